@@ -1,0 +1,62 @@
+# Everything a machine with only Python >= 3.11 and make needs: each target sets up .venv if it is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-all check lint format types docs bench bench-check clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+.venv/run: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "greatcircle needs Python 3.11 or newer; try make PYTHON=python3.11")'
+	@echo "Setting up .venv (once, about a minute) ..." >&2
+	@$(PYTHON) -m venv .venv
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/dev: .venv/run
+	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+.venv/docs: .venv/run
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+install: .venv/dev  ## set up .venv with everything for development
+
+demo: .venv/run  ## train the paper's network by both methods, figures to runs/demo
+	$(BIN)/greatcircle demo
+
+test: .venv/dev  ## the tests, under ten minutes
+	$(BIN)/python -m pytest
+
+test-all: .venv/dev  ## the tests, slow ones too
+	$(BIN)/python -m pytest -m ''
+
+check: lint types test  ## all checks before a commit
+
+lint: .venv/dev  ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: .venv/dev  ## mend the style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: .venv/dev  ## static types
+	$(BIN)/pyright
+
+docs: .venv/docs  ## the documentation as HTML in docs/_build
+	$(BIN)/python -m sphinx -W -q -b html docs docs/_build
+
+bench: .venv/dev  ## time one iteration of each method against one gradient
+	$(BIN)/python benchmarks/iteration.py --write
+
+bench-check: .venv/dev  ## the same, and fail when a limit is passed
+	$(BIN)/python benchmarks/iteration.py --check
+
+clean:  ## remove the environment and everything generated
+	rm -rf .venv runs docs/_build .pytest_cache .ruff_cache .hypothesis

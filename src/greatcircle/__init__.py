@@ -1,0 +1,26 @@
+"""Neural networks with a known Lipschitz bound, trained without a learning rate."""
+
+from greatcircle import activations, certificate, directions, losses, sphere, steps, stopping
+from greatcircle.descent import Result, descend
+from greatcircle.estimators import LipschitzRegressor
+from greatcircle.network import Network
+from greatcircle.problem import Problem
+from greatcircle.scaling import PaperScaling
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LipschitzRegressor",
+    "Network",
+    "PaperScaling",
+    "Problem",
+    "Result",
+    "activations",
+    "certificate",
+    "descend",
+    "directions",
+    "losses",
+    "sphere",
+    "steps",
+    "stopping",
+]

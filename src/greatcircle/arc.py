@@ -1,0 +1,106 @@
+"""The loss along one great circle: where it leads, how fast, and its Taylor coefficients.
+
+γ(t) of Eq. (5) leaves the weights along a heading; layer i turns by t·s_i, where s_i = ‖V_i‖ is
+its angular speed (the paper has s_i = 1). Since each layer moves on a circle, its derivatives at
+t = 0 are known without differentiation: γ' = μ V, γ'' = −s² W, γ''' = −s² μ V, and so on. Only the
+loss has to be differentiated.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import jet
+
+from greatcircle import sphere
+from greatcircle.problem import Objective
+from greatcircle.sphere import Tree
+
+
+class Arc(NamedTuple):
+    """A great circle on each sphere, walked together."""
+
+    weights: Tree
+    heading: Tree
+    radii: Array
+    """μ_i of each layer."""
+
+    def point(self, angle: Array | float) -> Tree:
+        """γ(angle), Eq. (5)."""
+        return sphere.turn(self.weights, self.heading, angle, self.radii)
+
+    @property
+    def velocity(self) -> Tree:
+        """γ'(0) = μ_i V_i."""
+        return sphere.scale(self.heading, self.radii)
+
+    @property
+    def speeds(self) -> Array:
+        """s_i = ‖V_i‖, the angular speed of each layer."""
+        return sphere.norm(self.heading)
+
+
+def slope(arc: Arc, gradient: Tree) -> Array:
+    """L̄'(0), Eq. (8), as Σ μ_i ⟨projected gradient, V_i⟩: no cancellation."""
+    tangent = sphere.project(arc.weights, gradient, arc.radii)
+    return jnp.sum(sphere.inner(tangent, arc.velocity))
+
+
+def second_derivative(objective: Objective, arc: Arc, gradient: Tree, left: Any) -> Array:
+    """L̄''(0) = γ'ᵀ ∇²L γ' + ⟨∇L, γ''⟩, with γ'' = −s² W; `left` by `objective.backward`."""
+    pull = arc.speeds**2 @ sphere.inner(gradient, arc.weights)
+    return objective.second_order(arc.weights, arc.velocity, left) - pull
+
+
+def taylor(objective: Objective, arc: Arc, order: int) -> Array:
+    """L̄^(k)(0) for k = 0 to `order`, Eq. (7).
+
+    Taylor-mode differentiation (cost of order²) where JAX has rules for all that the loss is made
+    of; otherwise nested forward mode (cost of 2^order).
+    """
+    try:
+        return _taylor_mode(objective, arc, order)
+    except (KeyError, NotImplementedError):  # how jet says that a rule is missing
+        return _nested(objective, arc, order)
+
+
+def _taylor_mode(objective: Objective, arc: Arc, order: int) -> Array:
+    leaves, structure = jax.tree.flatten(arc.weights)
+    series = [list(terms) for terms in zip(*map(jax.tree.leaves, _moments(arc, order)), strict=True)]
+
+    def loss(*weights: Array) -> Array:
+        return objective.value(jax.tree.unflatten(structure, weights))
+
+    value, derivatives = jet.jet(loss, tuple(leaves), tuple(series))
+    return jnp.stack([value, *derivatives])
+
+
+def _nested(objective: Objective, arc: Arc, order: int) -> Array:
+    """Differentiate t ↦ L(Σ γ^(k)(0) t^k / k!), which has the same derivatives at 0 as L̄."""
+    moments = _moments(arc, order)
+    zero = jnp.zeros((), jax.tree.leaves(arc.weights)[0].dtype)
+
+    def along(t: Array) -> Array:
+        point, power = arc.weights, jnp.ones_like(t)
+        for k, moment in enumerate(moments, start=1):
+            power = power * t / k
+            point = jax.tree.map(lambda p, m, c=power: p + c * m, point, moment)
+        return objective.value(point)
+
+    derivatives, function = [along(zero)], along
+    for _ in range(order):
+
+        def function(t: Array, f: Any = function) -> Array:
+            return jax.jvp(f, (t,), (jnp.ones_like(t),))[1]
+
+        derivatives.append(function(zero))
+    return jnp.stack(derivatives)
+
+
+def _moments(arc: Arc, order: int) -> list[Tree]:
+    """γ^(k)(0) for k = 1 to `order`: γ', then each is −s² times the one two before."""
+    moments = [arc.weights, arc.velocity]
+    for _ in range(order - 1):
+        moments.append(sphere.scale(moments[-2], -(arc.speeds**2)))
+    return moments[1 : order + 1]

@@ -1,0 +1,305 @@
+"""The only loop: gradient, direction, arc, step, turn, record, stop?
+
+One compiled program, `_visit`, does a whole iteration: it turns the weights, looks whether the loss
+fell, and if so works out all that the next turn needs. The accepted trial point is the next
+starting point, so nothing is evaluated twice, and a refused trial costs a forward pass only.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from greatcircle import arc as arcs
+from greatcircle import directions, sphere, steps, stopping
+from greatcircle.arc import Arc
+from greatcircle.directions import Direction
+from greatcircle.precision import precision
+from greatcircle.problem import Custom, Objective, Problem
+from greatcircle.record import Evaluations, Record
+from greatcircle.sphere import Tree
+from greatcircle.steps import Here, Step
+
+log = logging.getLogger(__name__)
+
+MAX_HALVINGS = 30
+"""After so many halvings a float32 angle no longer moves float32 weights."""
+
+FULL_TURN = 2 * math.pi
+
+Callback = Callable[[Record, Tree], bool | None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended."""
+
+    weights: Tree
+    """The best weights seen, which are the last accepted ones."""
+    loss: float
+    initial_loss: float
+    outcome: str
+    """"converged", "max_iter", "no_descent", "non_finite", "stopped" or "interrupted"."""
+    reason: str
+    """The same in words."""
+    records: list[Record]
+    evaluations: Evaluations
+    """Of the whole run, the starting point included."""
+    setup_seconds: float
+    """Compilation and the evaluation of the starting point."""
+
+    @property
+    def converged(self) -> bool:
+        """Whether the run ended because there was nothing left to gain."""
+        return self.outcome == "converged"
+
+    @property
+    def history(self) -> dict[str, np.ndarray]:
+        """The records as columns."""
+        return {
+            name: np.array([getattr(r, name) for r in self.records]) for name in Record._fields
+        }
+
+
+class _Point(NamedTuple):
+    """An accepted point and what to do next there."""
+
+    weights: Tree
+    heading: Tree
+    memory: Any
+    loss: Array
+    slope: Array
+    angle: Array
+    curvature: Array
+    predicted: Array
+
+
+def descend(
+    problem: Problem | Any,
+    weights: Tree,
+    *,
+    direction: Direction | None = None,
+    step: Step | None = None,
+    stop: stopping.Rule | None = None,
+    callback: Callback | None = None,
+) -> Result:
+    """Minimise a loss over weights of fixed norm.
+
+    Parameters
+    ----------
+    problem
+        A `Problem`, or any object with `loss(weights)`.
+    weights
+        Where to start: a tuple of matrices (for your own objects, any pytree of them). The norm
+        of each is its radius, which never changes.
+    direction
+        By default `directions.Steepest()`.
+    step
+        By default `steps.Curvature()`, the paper's Method 1.
+    stop
+        Stopping rules joined with `|`; by default `stopping.MaxIter(200)`.
+    callback
+        Called after each iteration with its record and the weights; return True to stop.
+
+    Returns
+    -------
+    Result
+        Ctrl-C is a way to stop: the result then holds the best weights so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from greatcircle import Network, Problem, descend, stopping
+    >>> x = np.linspace(-1, 1, 50).reshape(-1, 1)
+    >>> network = Network((1, 8, 1), "abs")
+    >>> problem = Problem(network, x, 0.2 * np.abs(x))
+    >>> result = descend(problem, network.initial_weights(seed=0), stop=stopping.MaxIter(50))
+    >>> result.loss < result.initial_loss
+    True
+    """
+    direction = direction or directions.Steepest()
+    step = step or steps.Curvature()
+    stop = stop or stopping.MaxIter(200)
+    weights, radii, dtype = _checked_start(problem, weights)
+    objective: Objective = problem if isinstance(problem, Problem) else Custom(problem, dtype)
+    step.check(objective)
+
+    with precision(dtype):
+        visit = partial(_visit, direction=direction, step=step)
+        started = time.perf_counter()
+        nowhere = _nowhere(weights, direction, dtype)
+        accepted, point = visit(objective, radii, nowhere, nowhere.angle)
+        evaluations = Evaluations(forward=1)
+        initial_loss = float(point.loss) * float(objective.unit)
+        setup_seconds = time.perf_counter() - started
+        records: list[Record] = []
+        if not accepted:
+            reason = "the loss is not finite at the starting point"
+            return Result(
+                weights, math.nan, math.nan, "non_finite", reason, [], evaluations, setup_seconds
+            )
+        accepted_cost = Evaluations(backward=1).plus(step.cost)
+        evaluations = evaluations.plus(accepted_cost)
+        outcome, reason = "", ""
+        try:
+            while not (ending := _ending(point, records, stop)):
+                started = time.perf_counter()
+                moved, angle, halvings = _search(visit, objective, radii, point)
+                spent = Evaluations(forward=halvings + 1)
+                if moved is None:
+                    evaluations = evaluations.plus(spent)
+                    ending = (
+                        "no_descent",
+                        f"no lower loss along the arc after {halvings} halvings of the angle",
+                    )
+                    break
+                spent = spent.plus(accepted_cost)
+                evaluations = evaluations.plus(spent)
+                seconds = time.perf_counter() - started
+                record = _record(
+                    len(records) + 1, objective, point, moved, angle, halvings, spent, seconds
+                )
+                records.append(record)
+                point = moved
+                if callback and callback(record, point.weights):
+                    ending = "stopped", "the callback asked to stop"
+                    break
+            outcome, reason = ending
+        except KeyboardInterrupt:
+            outcome, reason = "interrupted", "interrupted from the keyboard"
+        log.info("%s after %d iterations: %s", outcome, len(records), reason)
+        return Result(
+            weights=jax.device_get(point.weights),
+            loss=float(point.loss) * float(objective.unit),
+            initial_loss=initial_loss,
+            outcome=outcome,
+            reason=reason,
+            records=records,
+            evaluations=evaluations,
+            setup_seconds=setup_seconds,
+        )
+
+
+@partial(jax.jit, static_argnames=("direction", "step"))
+def _visit(
+    objective: Objective,
+    radii: Array,
+    point: _Point,
+    angle: Array,
+    *,
+    direction: Direction,
+    step: Step,
+) -> tuple[Array, _Point]:
+    """Turn from `point` by `angle`; stand there if the loss is lower, else stay."""
+    weights = Arc(point.weights, point.heading, radii).point(angle)
+    loss, left = objective.forward(weights)
+    # A full turn leads back to the start, where rounding may pretend a decrease.
+    accepted = jnp.isfinite(loss) & (loss < point.loss) & (angle < FULL_TURN)
+
+    def stand() -> _Point:
+        gradient, more = objective.backward(weights, left)
+        heading, memory = direction.choose(weights, gradient, radii, point.memory)
+        arc = Arc(weights, heading, radii)
+        slope = arcs.slope(arc, gradient)
+        proposal = step.propose(Here(objective, arc, gradient, more, loss, slope))
+        return _Point(weights, heading, memory, loss, slope, *proposal)
+
+    return accepted, jax.lax.cond(accepted, stand, lambda: point)
+
+
+def _search(
+    visit: Callable[..., tuple[Array, _Point]], objective: Objective, radii: Array, point: _Point
+) -> tuple[_Point | None, float, int]:
+    """The authors' safeguard: halve the angle until the loss falls, a bounded number of times."""
+    angle = point.angle
+    for halvings in range(MAX_HALVINGS + 1):
+        accepted, moved = visit(objective, radii, point, angle)
+        if accepted:
+            return moved, float(angle), halvings
+        angle = angle / 2
+    return None, 0.0, MAX_HALVINGS
+
+
+def _ending(
+    point: _Point, records: list[Record], stop: stopping.Rule
+) -> tuple[str, str] | None:
+    """Outcome and reason, when this point is the last."""
+    slope, angle = float(point.slope), float(point.angle)
+    if not (math.isfinite(slope) and math.isfinite(angle)):
+        return "non_finite", "the gradient or the angle is not finite"
+    if slope == 0:
+        return "converged", "the gradient along the spheres is zero"
+    if rule := stop.fired(records):
+        return "converged" if rule.converged else "max_iter", repr(rule)
+    if slope > 0:
+        return "no_descent", "the direction does not lead downhill"
+    if angle <= 0:
+        return "no_descent", "the step rule finds no angle with a lower loss"
+    return None
+
+
+def _record(
+    iteration: int,
+    objective: Objective,
+    before: _Point,
+    after: _Point,
+    angle: float,
+    halvings: int,
+    spent: Evaluations,
+    seconds: float,
+) -> Record:
+    unit = float(objective.unit)
+    loss = float(after.loss) * unit
+    return Record(
+        iteration=iteration,
+        loss=loss,
+        angle=angle,
+        slope=float(before.slope) * unit,
+        curvature=float(before.curvature) * unit,
+        predicted=float(before.predicted) * unit,
+        actual=float(before.loss) * unit - loss,
+        halvings=halvings,
+        **spent._asdict(),
+        seconds=seconds,
+    )
+
+
+def _nowhere(weights: Tree, direction: Direction, dtype: np.dtype) -> _Point:
+    """Before the first point: any finite loss is lower, and a turn by zero leads to `weights`."""
+    nan = np.full((), np.nan, dtype)
+    return _Point(
+        weights=jax.tree.map(jnp.asarray, weights),
+        heading=jax.tree.map(jnp.zeros_like, weights),
+        memory=direction.start(weights),
+        loss=np.full((), np.inf, dtype),
+        slope=nan,
+        angle=np.zeros((), dtype),
+        curvature=nan,
+        predicted=nan,
+    )
+
+
+def _checked_start(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:
+    """Weights as arrays of the working precision, and their radii."""
+    if isinstance(problem, Problem):
+        weights, dtype = problem.network.check_weights(weights), problem.dtype
+    else:
+        weights = jax.tree.map(np.asarray, weights)
+        wide = any(w.dtype == np.float64 for w in jax.tree.leaves(weights))
+        dtype = np.dtype(np.float64 if wide else np.float32)
+    sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in jax.tree.leaves(weights)]
+    for i, size in enumerate(sizes):
+        if not (np.isfinite(size) and size > 0):
+            raise ValueError(
+                f"weights[{i}] has norm {size}; expected finite matrices that are not zero, "
+                "since the norm of each is its radius"
+            )
+    return jax.tree.map(lambda w: np.asarray(w, dtype), weights), np.asarray(sizes, dtype), dtype

@@ -1,0 +1,81 @@
+"""The main job: the paper's network on generated flight data, by both of its methods."""
+
+import json
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from greatcircle import steps
+from greatcircle.datasets import Table
+from greatcircle.experiments import figures
+from greatcircle.experiments.run import PAPER_HIDDEN, Run, train
+from greatcircle.record import Record
+from greatcircle.steps import Step
+
+METHODS: dict[str, tuple[str, Step, int]] = {
+    "ad": ("Method 1 (AD)", steps.Curvature(), 200),
+    "mm": ("Method 2 (MM)", steps.Majorant(), 1000),
+}
+"""Title, step rule and iterations of each method."""
+
+Progress = Callable[[str, Record], None]
+
+
+def demo(table: Table, *, seed: int, progress: Progress) -> dict[str, Run]:
+    """Train by both methods; `progress` is called with the method and the record."""
+    return {
+        method: train(
+            table,
+            step=step,
+            iterations=iterations,
+            seed=seed,
+            progress=lambda record, method=method: progress(method, record),
+        )
+        for method, (_, step, iterations) in METHODS.items()
+    }
+
+
+def results(runs: dict[str, Run], *, data: str, seed: int, version: str) -> dict[str, Any]:
+    """What happened, in the layout of the paper's `reference.json`."""
+    outcome = {
+        method: {
+            "iterations": run.iterations,
+            "train_rms": [run.train_rms, 0.0],
+            "test_rms": [run.test_rms, 0.0],
+            "seconds": [run.seconds, 0.0],
+            "setup_seconds": run.setup_seconds,
+            "lipschitz_a_priori": run.bound_a_priori,
+            "lipschitz": run.bound,
+            "outcome": run.outcome,
+        }
+        for method, run in runs.items()
+    }
+    return {
+        "source": f"greatcircle {version}, demo",
+        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, "
+        f"JAX {jax.__version__} on {jax.default_backend()}, float32",
+        "data": data,
+        "units": "RMS in N; Lipschitz bounds in N per unit of x/|x|",
+        "experiment_1": {"layers": [12, *PAPER_HIDDEN, 3], "seeds": 1, "seed": seed, **outcome},
+    }
+
+
+def write(folder: Path, runs: dict[str, Run], summary: dict[str, Any]) -> list[Path]:
+    """`results.json` and the figure as PNG and PDF; the files written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "results.json"
+    path.write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
+    panels = [
+        figures.Panel(
+            METHODS[method][0],
+            run.train_objective[np.newaxis],
+            run.test_objective[np.newaxis],
+            run.angle[np.newaxis],
+        )
+        for method, run in runs.items()
+    ]
+    return [path, *figures.save(figures.learning_curves(panels), folder / "learning_curves")]

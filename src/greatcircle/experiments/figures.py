@@ -1,0 +1,81 @@
+"""Figures in the manner of the paper's, drawn with Matplotlib and saved as PNG and PDF."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colours: told apart by everyone, and in grey.
+TRAIN, TEST, ANGLE = "#0072B2", "#D55E00", "#009E73"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One method's learning curves: a row for each seed."""
+
+    title: str
+    train: np.ndarray
+    """Objective before the first iteration and after each."""
+    test: np.ndarray
+    angle: np.ndarray
+    """Of each iteration."""
+
+
+def learning_curves(panels: Sequence[Panel]) -> Figure:
+    """The paper's Figure 1: objectives on a log axis, the angle on the second axis.
+
+    With several seeds, lines are means and bands are one standard deviation.
+    """
+    figure = Figure(figsize=(5.6 * len(panels), 3.8), layout="constrained")
+    for axes, panel in zip(np.atleast_1d(figure.subplots(1, len(panels))), panels, strict=True):
+        other = axes.twinx()
+        iterations = np.arange(panel.train.shape[1])
+        _curve(other, iterations[1:], panel.angle, ANGLE, "angle", thin=True)
+        _curve(axes, iterations, panel.train, TRAIN, "training objective")
+        _curve(axes, iterations, panel.test, TEST, "test objective", dashed=True)
+        for a in (axes, other):
+            a.set_yscale("log")
+        # The objectives belong on top of the angle, whose axis is drawn later.
+        axes.set_zorder(other.get_zorder() + 1)
+        axes.patch.set_visible(False)
+        axes.set_title(panel.title)
+        axes.set_xlabel("iteration")
+        axes.set_ylabel("objective (scaled data)")
+        axes.margins(x=0.02)
+        axes.grid(True, which="major", alpha=0.25)
+        other.set_ylabel("angle [rad]", color=ANGLE)
+        other.tick_params(axis="y", which="both", colors=ANGLE)
+        lines = [*axes.get_lines(), *other.get_lines()]
+        axes.legend(lines, [str(line.get_label()) for line in lines], loc="upper right")
+    return figure
+
+
+def save(figure: Figure, stem: Path) -> list[Path]:
+    """Write the figure as PNG and PDF; the paths written."""
+    paths = [stem.with_suffix(".png"), stem.with_suffix(".pdf")]
+    for path in paths:
+        # No date in the PDF: the same run gives the same file.
+        figure.savefig(path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else {})
+    return paths
+
+
+def _curve(
+    axes: Axes,
+    x: np.ndarray,
+    rows: np.ndarray,
+    colour: str,
+    label: str,
+    *,
+    dashed: bool = False,
+    thin: bool = False,
+) -> None:
+    mean, spread = rows.mean(axis=0), rows.std(axis=0)
+    style, width = "--" if dashed else "-", 0.7 if thin else 1.6
+    axes.plot(x, mean, style, color=colour, linewidth=width, label=label)
+    if len(rows) > 1:
+        # On a log axis the band must stay positive.
+        low = np.maximum(mean - spread, 0.1 * mean)
+        axes.fill_between(x, low, mean + spread, color=colour, alpha=0.2, linewidth=0)

@@ -1,0 +1,30 @@
+"""float32 or float64, without touching JAX's global configuration.
+
+JAX allows float64 only where its `enable_x64` is on. The library turns it on for the block that
+needs it, and off for the block that does not, so that a result never depends on what the user has
+configured elsewhere.
+"""
+
+from contextlib import AbstractContextManager
+
+import jax
+import numpy as np
+from numpy.typing import DTypeLike
+
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def checked_dtype(dtype: DTypeLike) -> np.dtype:
+    """Return `dtype` as a NumPy dtype, refusing what the library does not train in."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found not in FLOATS:
+        raise ValueError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
+    return found
+
+
+def precision(dtype: DTypeLike) -> AbstractContextManager[None]:
+    """Context in which JAX computes in `dtype`, whatever the global configuration says."""
+    return jax.enable_x64(np.dtype(dtype) == np.float64)

@@ -1,0 +1,289 @@
+"""What is minimised: a network, a loss and scaled data, frozen; or any object with `loss(weights)`.
+
+The loop asks an objective for three passes, each using the one before:
+
+- `forward(weights)` gives the loss and whatever the pass left behind;
+- `backward(weights, left)` gives the gradient and whatever that pass left behind;
+- `second_order(weights, velocity, left)` gives vᵀ ∇²L v, without a Hessian.
+
+`Problem` does them by hand for a `Network`, sharing every product. `Custom` does them by automatic
+differentiation for everything else.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, DTypeLike
+
+from greatcircle import losses
+from greatcircle.losses import Loss
+from greatcircle.network import Adjoints, Network, Trace, Weights
+from greatcircle.precision import checked_dtype, precision
+from greatcircle.sphere import Tree
+
+
+class Objective(Protocol):
+    """What the loop asks of the thing that is minimised. All values are in units of `unit`."""
+
+    unit: Array
+
+    def value(self, weights: Tree) -> Array:
+        """The loss."""
+        ...
+
+    def forward(self, weights: Tree) -> tuple[Array, Any]:
+        """The loss, and what `backward` needs."""
+        ...
+
+    def backward(self, weights: Tree, left: Any) -> tuple[Tree, Any]:
+        """The gradient, and what `second_order` needs."""
+        ...
+
+    def second_order(self, weights: Tree, velocity: Tree, left: Any) -> Array:
+        """vᵀ ∇²L v."""
+        ...
+
+
+class _Forward(NamedTuple):
+    outputs: Array
+    trace: Trace
+
+
+class _Backward(NamedTuple):
+    outputs: Array
+    trace: Trace
+    adjoints: Adjoints
+
+
+@jax.tree_util.register_pytree_node_class
+class Problem:
+    """A network, a loss and the data to fit, already scaled.
+
+    The data are arguments of the compiled programs and not part of them, so problems of one shape
+    share one compilation.
+
+    Parameters
+    ----------
+    network
+        The network to train.
+    inputs, targets
+        Rows of scaled data.
+    loss
+        Name or loss object: "squared", "huber", "softmax", "logistic".
+    sample_weight
+        Weight of each row in the mean; by default all rows count alike.
+    dtype
+        float32 or float64.
+    """
+
+    network: Network
+    criterion: Loss
+    inputs: Array
+    targets: Array
+    share: Array
+    """Weight of each row, summing to one."""
+    unit: Array
+    """Loss of the zero function: inside the loop it is one, so that float32 is used well."""
+    mean_square_input: Array
+    """Q of Eq. (23), the mean of ‖x‖²."""
+
+    def __init__(
+        self,
+        network: Network,
+        inputs: ArrayLike,
+        targets: ArrayLike,
+        *,
+        loss: str | Loss = "squared",
+        sample_weight: ArrayLike | None = None,
+        dtype: DTypeLike = np.float32,
+    ) -> None:
+        self.network = network
+        self.criterion = losses.get(loss)
+        x = checked_matrix(inputs, "inputs", network.sizes[0])
+        y = checked_matrix(targets, "targets", network.sizes[-1])
+        if len(x) != len(y):
+            raise ValueError(f"inputs has {len(x)} rows and targets {len(y)}; expected the same")
+        self.criterion.check(y)
+        share = _checked_share(sample_weight, len(x))
+        dtype = checked_dtype(dtype)
+        with precision(np.float64):
+            zero = float(share @ np.asarray(self.criterion.rows(jnp.zeros_like(y), jnp.asarray(y))))
+        with precision(dtype):
+            self.inputs, self.targets = jnp.asarray(x, dtype), jnp.asarray(y, dtype)
+            self.share = jnp.asarray(share, dtype)
+            self.unit = jnp.asarray(zero if zero > 0 else 1.0, dtype)
+            self.mean_square_input = jnp.asarray(share @ np.sum(x**2, axis=1), dtype)
+
+    def tree_flatten(self) -> tuple[tuple[Array, ...], tuple[Network, Loss]]:
+        """For JAX: the data are leaves, the network and the loss are structure."""
+        leaves = (self.inputs, self.targets, self.share, self.unit, self.mean_square_input)
+        return leaves, (self.network, self.criterion)
+
+    @classmethod
+    def tree_unflatten(cls, structure: tuple[Network, Loss], leaves: Sequence[Any]) -> Self:
+        """For JAX."""
+        problem = object.__new__(cls)
+        problem.network, problem.criterion = structure
+        problem.inputs, problem.targets, problem.share = leaves[:3]
+        problem.unit, problem.mean_square_input = leaves[3:]
+        return problem
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float32 or float64."""
+        return np.dtype(self.inputs.dtype)
+
+    def outputs(self, weights: Weights) -> Array:
+        """f(x; w) of every row."""
+        with precision(self.dtype):
+            return jnp.asarray(self.network.predict(weights, self.inputs))
+
+    def loss_of(self, outputs: Array) -> Array:
+        """Mean loss of given outputs."""
+        return self.share @ self.criterion.rows(outputs, self.targets)
+
+    def loss(self, weights: Weights) -> Array:
+        """Mean loss over the rows."""
+        with precision(self.dtype):
+            return _value(self, tuple(map(jnp.asarray, weights))) * self.unit
+
+    def value(self, weights: Weights) -> Array:
+        """The loss in units of `unit`."""
+        return self._scaled(self.network.apply(weights, self.inputs))
+
+    def forward(self, weights: Weights) -> tuple[Array, _Forward]:
+        """The loss, and what each layer saw."""
+        outputs, trace = self.network.forward(weights, self.inputs)
+        return self._scaled(outputs), _Forward(outputs, trace)
+
+    def backward(self, weights: Weights, left: _Forward) -> tuple[Weights, _Backward]:
+        """The gradient, and the adjoint of each layer."""
+        pull = jax.grad(self._scaled)(left.outputs)
+        gradient, adjoints = self.network.backward(weights, left.trace, pull)
+        return gradient, _Backward(*left, adjoints)
+
+    def second_order(self, weights: Weights, velocity: Weights, left: _Backward) -> Array:
+        """vᵀ ∇²L v: the loss's own curvature along f', plus its slope along f''."""
+        push, bend = self.network.second_order(weights, velocity, left.trace, left.adjoints)
+        return quadratic_form(self._scaled, left.outputs, push) + bend
+
+    def _scaled(self, outputs: Array) -> Array:
+        return self.loss_of(outputs) / self.unit
+
+
+class Custom:
+    """Any object with `loss(weights)`, where `weights` is a pytree of matrices.
+
+    Compiled programs are kept by the identity of the object, with its data inside.
+    """
+
+    def __init__(self, user: Any, dtype: np.dtype) -> None:
+        if not callable(getattr(user, "loss", None)):
+            raise TypeError(
+                f"problem is a {type(user).__name__} without a method loss(weights); "
+                "expected a Problem or any object that has one"
+            )
+        self.user = user
+        self.unit = np.ones((), dtype)
+
+    def value(self, weights: Tree) -> Array:
+        """The loss."""
+        return self.user.loss(weights)
+
+    def forward(self, weights: Tree) -> tuple[Array, Callable[[Array], tuple[Tree]]]:
+        """The loss and its pull-back."""
+        return jax.vjp(self.value, weights)
+
+    def backward(self, weights: Tree, left: Callable[[Array], tuple[Tree]]) -> tuple[Tree, None]:
+        """The gradient."""
+        return left(jnp.ones((), self.unit.dtype))[0], None
+
+    def second_order(self, weights: Tree, velocity: Tree, left: None) -> Array:
+        """vᵀ ∇²L v, forward over forward."""
+        return quadratic_form(self.value, weights, velocity)
+
+
+jax.tree_util.register_pytree_node(
+    Custom,
+    lambda custom: ((custom.unit,), _Identity(custom.user)),
+    lambda identity, leaves: _rebuilt(identity, leaves),
+)
+
+
+class _Identity:
+    """Hashes and compares by identity, whatever the user's object says of equality."""
+
+    def __init__(self, user: Any) -> None:
+        self.user = user
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and self.user is other.user
+
+    def __hash__(self) -> int:
+        return id(self.user)
+
+
+def _rebuilt(identity: _Identity, leaves: Sequence[Any]) -> Custom:
+    custom = object.__new__(Custom)
+    custom.user, (custom.unit,) = identity.user, leaves
+    return custom
+
+
+def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tree) -> Array:
+    """vᵀ ∇²f v by forward over forward differentiation."""
+
+    def along(p: Tree) -> Array:
+        return jax.jvp(function, (p,), (velocity,))[1]
+
+    return jax.jvp(along, (point,), (velocity,))[1]
+
+
+def checked_matrix(values: ArrayLike, name: str, columns: int | None = None) -> np.ndarray:
+    """Finite float64 matrix with at least one row, or an error that names the argument."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} has entries that are not numbers; expected a matrix") from None
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected two dimensions, rows by columns: "
+            f"reshape one column with {name}.reshape(-1, 1)"
+        )
+    if 0 in array.shape:
+        raise ValueError(f"{name} is empty, shape {array.shape}; expected at least one row")
+    if columns is not None and array.shape[1] != columns:
+        raise ValueError(
+            f"{name} has {array.shape[1]} columns; the network expects {columns}: "
+            "change the data or the network's sizes"
+        )
+    bad = ~np.isfinite(array)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"{name} has {bad.sum()} entries that are NaN or infinite, the first in row {row}, "
+            f"column {column}: remove or fill them before training"
+        )
+    return array
+
+
+def _checked_share(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
+    if sample_weight is None:
+        return np.full(rows, 1 / rows)
+    share = np.asarray(sample_weight, np.float64)
+    if share.shape != (rows,):
+        raise ValueError(
+            f"sample_weight has shape {share.shape}; expected one weight for each of the "
+            f"{rows} rows"
+        )
+    if not np.all(np.isfinite(share) & (share >= 0)) or share.sum() == 0:
+        raise ValueError("sample_weight must be finite, not negative, and not all zero")
+    return share / share.sum()
+
+
+@jax.jit
+def _value(objective: Objective, weights: Tree) -> Array:
+    return objective.value(weights)

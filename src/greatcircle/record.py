@@ -1,0 +1,47 @@
+"""What is written down of each iteration."""
+
+from typing import NamedTuple
+
+
+class Evaluations(NamedTuple):
+    """Passes over the data, by kind."""
+
+    forward: int = 0
+    """Losses."""
+    backward: int = 0
+    """Gradients, each on top of a forward pass."""
+    second: int = 0
+    """Second derivatives along an arc."""
+    higher: int = 0
+    """Taylor expansions beyond the second order."""
+
+    def plus(self, other: "Evaluations") -> "Evaluations":
+        """Kind by kind."""
+        return Evaluations(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class Record(NamedTuple):
+    """One iteration. Loss and all that derives from it are in the units of the loss."""
+
+    iteration: int
+    """Counted from one."""
+    loss: float
+    """After the step."""
+    angle: float
+    """Taken, after any halvings."""
+    slope: float
+    """L̄'(0) along the arc that was taken."""
+    curvature: float
+    """L̄''(0), NaN for a step rule that does not look at it."""
+    predicted: float
+    """Decrease of the loss that the step rule's model predicted for its own angle."""
+    actual: float
+    """Decrease of the loss."""
+    halvings: int
+    """How often the rule's angle was halved before the loss fell."""
+    forward: int
+    backward: int
+    second: int
+    higher: int
+    seconds: float
+    """Wall-clock time of the iteration; no decision looks at it."""

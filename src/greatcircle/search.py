@@ -1,0 +1,193 @@
+"""Minimum of a function of one variable on an interval, compiled and bounded.
+
+`golden` and `brent` take any function that is unimodal on the interval and give its minimiser and
+minimum; `polynomial` finds the global minimiser of a polynomial.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+GOLDEN = (3 - math.sqrt(5)) / 2
+MAX_EVALUATIONS = 100
+
+Function = Callable[[Array], Array]
+
+
+def golden(function: Function, low: Array, high: Array, tolerance: float) -> tuple[Array, Array]:
+    """Golden-section search (Kiefer 1953): the bracket shrinks by 0.618 each evaluation."""
+
+    class State(NamedTuple):
+        low: Array
+        high: Array
+        left: Array
+        right: Array
+        at_left: Array
+        at_right: Array
+        evaluations: Array
+
+    def inner(low: Array, high: Array) -> tuple[Array, Array]:
+        return low + GOLDEN * (high - low), high - GOLDEN * (high - low)
+
+    def shrink(s: State) -> State:
+        keep_left = s.at_left <= s.at_right
+        low, high = jnp.where(keep_left, s.low, s.left), jnp.where(keep_left, s.right, s.high)
+        left, right = inner(low, high)
+        new = function(jnp.where(keep_left, left, right))
+        return State(
+            low,
+            high,
+            left,
+            right,
+            jnp.where(keep_left, new, s.at_right),
+            jnp.where(keep_left, s.at_left, new),
+            s.evaluations + 1,
+        )
+
+    left, right = inner(low, high)
+    start = State(low, high, left, right, function(left), function(right), jnp.asarray(2))
+    end = jax.lax.while_loop(
+        lambda s: (s.high - s.low > 2 * tolerance) & (s.evaluations < MAX_EVALUATIONS),
+        shrink,
+        start,
+    )
+    left_is_best = end.at_left <= end.at_right
+    return jnp.where(left_is_best, end.left, end.right), jnp.minimum(end.at_left, end.at_right)
+
+
+def brent(function: Function, low: Array, high: Array, tolerance: float) -> tuple[Array, Array]:
+    """Brent's method (1973, chapter 5): parabolas where they can be trusted, else golden section."""
+
+    class State(NamedTuple):
+        low: Array
+        high: Array
+        best: Array
+        second: Array
+        third: Array
+        at_best: Array
+        at_second: Array
+        at_third: Array
+        last: Array  # the move of this step
+        before: Array  # the move of the step before last
+        evaluations: Array
+
+    def going(s: State) -> Array:
+        middle = (s.low + s.high) / 2
+        far = jnp.abs(s.best - middle) > 2 * tolerance - (s.high - s.low) / 2
+        return far & (s.evaluations < MAX_EVALUATIONS)
+
+    def step(s: State) -> State:
+        middle = (s.low + s.high) / 2
+        # Parabola through the three best points: its minimum lies at best + p / q.
+        r = (s.best - s.second) * (s.at_best - s.at_third)
+        q = (s.best - s.third) * (s.at_best - s.at_second)
+        p = (s.best - s.third) * q - (s.best - s.second) * r
+        q = 2 * (q - r)
+        p, q = jnp.where(q > 0, -p, p), jnp.abs(q)
+        inside = (p > q * (s.low - s.best)) & (p < q * (s.high - s.best))
+        shrinking = jnp.abs(p) < jnp.abs(q * s.before / 2)
+        trusted = (jnp.abs(s.before) > tolerance) & inside & shrinking
+        parabolic = p / jnp.where(q > 0, q, 1)
+        landing = s.best + parabolic
+        near_end = (landing - s.low < 2 * tolerance) | (s.high - landing < 2 * tolerance)
+        toward_middle = jnp.where(s.best < middle, tolerance, -tolerance)
+        parabolic = jnp.where(near_end, toward_middle, parabolic)
+        room = jnp.where(s.best < middle, s.high - s.best, s.low - s.best)
+        move = jnp.where(trusted, parabolic, GOLDEN * room)
+        before = jnp.where(trusted, s.last, room)
+        # Never closer than the tolerance to the best point: nothing could be learned there.
+        x = s.best + jnp.where(
+            jnp.abs(move) >= tolerance, move, jnp.where(move > 0, tolerance, -tolerance)
+        )
+        fx = function(x)
+
+        better = fx <= s.at_best
+        low = jnp.where(better, jnp.where(x >= s.best, s.best, s.low), jnp.where(x < s.best, x, s.low))
+        high = jnp.where(better, jnp.where(x >= s.best, s.high, s.best), jnp.where(x < s.best, s.high, x))
+        is_second = ~better & ((fx <= s.at_second) | (s.second == s.best))
+        is_third = (
+            ~better
+            & ~is_second
+            & ((fx <= s.at_third) | (s.third == s.best) | (s.third == s.second))
+        )
+
+        def ranked(best: Array, second: Array, third: Array, new: Array) -> tuple[Array, ...]:
+            return (
+                jnp.where(better, new, best),
+                jnp.where(better, best, jnp.where(is_second, new, second)),
+                jnp.where(better | is_second, second, jnp.where(is_third, new, third)),
+            )
+
+        return State(
+            low,
+            high,
+            *ranked(s.best, s.second, s.third, x),
+            *ranked(s.at_best, s.at_second, s.at_third, fx),
+            last=move,
+            before=before,
+            evaluations=s.evaluations + 1,
+        )
+
+    first = low + GOLDEN * (high - low)
+    value = function(first)
+    none = jnp.zeros_like(first)
+    start = State(
+        low, high, first, first, first, value, value, value, none, none, jnp.asarray(1)
+    )
+    end = jax.lax.while_loop(going, step, start)
+    return end.best, end.at_best
+
+
+def polynomial(coefficients: Array, upper: float) -> Array:
+    """Global minimiser over [0, upper] of Σ coefficients[k] t^k: stationary points and both ends.
+
+    Among equals the smallest t wins.
+    """
+    powers = jnp.arange(len(coefficients))
+    scaled = coefficients * upper ** powers.astype(coefficients.dtype)
+    scaled = scaled / jnp.max(jnp.abs(scaled[1:]), initial=jnp.finfo(scaled.dtype).tiny)
+    ends = jnp.asarray([0.0, 1.0], scaled.dtype)
+    candidates = jnp.sort(jnp.concatenate([ends, _roots(_derivative(scaled))]))
+    return upper * candidates[jnp.argmin(_evaluate(scaled.at[0].set(0), candidates))]
+
+
+def _roots(coefficients: Array) -> Array:
+    """Sorted points of [0, 1] that contain every sign change of the polynomial.
+
+    Between two neighbouring stationary points a polynomial is monotone, so the roots of its
+    derivative, found the same way, separate its own. Works with vanishing leading coefficients,
+    where companion matrices do not, and on every device.
+    """
+    if len(coefficients) <= 1:
+        return jnp.zeros((0,), coefficients.dtype)
+    ends = jnp.asarray([0.0, 1.0], coefficients.dtype)
+    knots = jnp.concatenate([ends[:1], _roots(_derivative(coefficients)), ends[1:]])
+    low, high = knots[:-1], knots[1:]
+    rising = _evaluate(coefficients, low) <= 0
+
+    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = (low + high) / 2
+        right = (_evaluate(coefficients, middle) <= 0) == rising
+        return jnp.where(right, middle, low), jnp.where(right, high, middle)
+
+    # Enough to reach neighbouring floats for every root above 2^-60.
+    digits = jnp.finfo(coefficients.dtype).nmant + 60
+    low, high = jax.lax.fori_loop(0, digits, halve, (low, high))
+    return (low + high) / 2
+
+
+def _derivative(coefficients: Array) -> Array:
+    return coefficients[1:] * jnp.arange(1, len(coefficients), dtype=coefficients.dtype)
+
+
+def _evaluate(coefficients: Array, t: Array) -> Array:
+    """Horner's rule."""
+    value = jnp.zeros_like(t)
+    for k in reversed(range(len(coefficients))):
+        value = value * t + coefficients[k]
+    return value

@@ -1,0 +1,144 @@
+"""The sphere of matrices of one Frobenius norm, and products of such spheres.
+
+Every function takes a pytree of matrices: a lone matrix is one sphere, a tuple of matrices is the
+product that the weights of a network live on. `radius` is one number for all spheres, or one for
+each, in order. Section 2.2 of the paper, in forms that survive float32: see `docs/geometry.md` for
+why each is written as it is.
+
+Inside, the matrices become the rows of one array, filled up with zeros. Then one kernel serves all
+layers, and neither compilation nor dispatch grows with the depth of a network.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike, DTypeLike
+
+Tree = Any
+"""A pytree of matrices, one for each sphere."""
+
+
+def inner(x: Tree, y: Tree) -> Array:
+    """Frobenius inner product on each sphere."""
+    return _dot(_rows(x), _rows(y))[:, 0]
+
+
+def norm(x: Tree) -> Array:
+    """Frobenius norm on each sphere, without overflow or underflow of the squares."""
+    return _norm(_rows(x))[:, 0]
+
+
+def scale(x: Tree, factors: ArrayLike) -> Tree:
+    """Each matrix times its own factor, or all times one."""
+    return _like(_column(factors) * _rows(x), x)
+
+
+def normalise(x: Tree, radius: ArrayLike = 1.0) -> Tree:
+    """The nearest point of the spheres; a zero matrix, which has none, stays zero."""
+    return _like(_column(radius) * _unit(_rows(x)), x)
+
+
+def project(points: Tree, vectors: Tree, radius: ArrayLike = 1.0) -> Tree:
+    """Tangent part of ambient `vectors` at `points`: Proj_X(H) = H − ⟨X, H⟩ X / μ²."""
+    unit, h = _rows(points) / _column(radius), _rows(vectors)
+    # Twice is enough: the second pass removes what rounding left of the normal part.
+    for _ in range(2):
+        h = h - _dot(unit, h) * unit
+    return _like(h, vectors)
+
+
+def turn(points: Tree, headings: Tree, angle: ArrayLike, radius: ArrayLike = 1.0) -> Tree:
+    """Exponential map: follow each great circle for `angle` at the speed ‖heading‖, Eq. (5)."""
+    x, v, r = _rows(points), _rows(headings), _column(radius)
+    t = _norm(v) * angle
+    # x cos t + r·unit sin t, written as x plus a small move, so that small moves add exactly.
+    moved = x + (r * _unit(v) * jnp.sin(t) - 2 * x * jnp.sin(t / 2) ** 2)
+    return _like(r * _unit(moved), points)
+
+
+def transport(
+    points: Tree, headings: Tree, angle: ArrayLike, vectors: Tree, radius: ArrayLike = 1.0
+) -> Tree:
+    """Parallel transport of tangent `vectors` along the arc that `turn` follows.
+
+    The part of a vector along the heading turns with the circle, the rest stays: an isometry from
+    the tangent space at the start onto the one at the end.
+    """
+    x, v, h = _rows(points) / _column(radius), _rows(headings), _rows(vectors)
+    t, unit = _norm(v) * angle, _unit(v)
+    along = _dot(unit, h)
+    return _like(h - along * (2 * unit * jnp.sin(t / 2) ** 2 + x * jnp.sin(t)), vectors)
+
+
+def angles(x: Tree, y: Tree) -> Array:
+    """Angle between the matrices of each pair, accurate from 0 to π (Kahan's formula)."""
+    a, b = _unit(_rows(x)), _unit(_rows(y))
+    return 2 * jnp.arctan2(_norm(a - b), _norm(a + b))[:, 0]
+
+
+def distance(x: Tree, y: Tree) -> Array:
+    """Angle between two points of a sphere; on a product, the root of the sum of their squares."""
+    return jnp.linalg.norm(angles(x, y))
+
+
+def random_points(
+    rng: np.random.Generator,
+    shapes: tuple[tuple[int, ...], ...],
+    radius: ArrayLike = 1.0,
+    dtype: DTypeLike = np.float32,
+) -> tuple[np.ndarray, ...]:
+    """A point drawn uniformly from a product of spheres."""
+    drawn = [rng.standard_normal(shape) for shape in shapes]
+    radii = np.broadcast_to(radius, len(shapes))
+    return tuple(
+        (x * (r / np.linalg.norm(x))).astype(dtype) for x, r in zip(drawn, radii, strict=True)
+    )
+
+
+def random_point(
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    radius: float = 1.0,
+    dtype: DTypeLike = np.float32,
+) -> np.ndarray:
+    """A point drawn uniformly from one sphere."""
+    return random_points(rng, (shape,), radius, dtype)[0]
+
+
+def _rows(tree: Tree) -> Array:
+    """The matrices as rows of one array, filled up with zeros."""
+    leaves = [jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)]
+    widest = max(leaf.size for leaf in leaves)
+    return jnp.stack([jnp.pad(leaf, (0, widest - leaf.size)) for leaf in leaves])
+
+
+def _like(rows: Array, tree: Tree) -> Tree:
+    """Rows back to the matrices of `tree`."""
+    leaves, structure = jax.tree.flatten(tree)
+    matrices = [row[: np.size(m)].reshape(np.shape(m)) for row, m in zip(rows, leaves, strict=True)]
+    return jax.tree.unflatten(structure, matrices)
+
+
+def _column(values: ArrayLike) -> Array:
+    """One value for all rows, or one for each, ready to multiply them."""
+    array = jnp.asarray(values)
+    return array[:, None] if array.ndim else array
+
+
+def _dot(x: Array, y: Array) -> Array:
+    return jnp.sum(x * y, axis=1, keepdims=True)
+
+
+def _norm(x: Array) -> Array:
+    largest = jnp.max(jnp.abs(x), axis=1, keepdims=True)
+    safe = jnp.where(largest > 0, largest, 1)
+    return safe * jnp.sqrt(_dot(x / safe, x / safe))
+
+
+def _unit(x: Array) -> Array:
+    """Rows of norm one; a zero row stays zero."""
+    size = _norm(x)
+    return x / jnp.where(size > 0, size, 1)

@@ -1,0 +1,104 @@
+"""When to stop: small rules joined with `|`, as in `MaxIter(200) | SlopeBelow(1e-8)`.
+
+A rule looks at the records so far and says yes or no. Each says whether a yes means convergence:
+running out of iterations does not.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+from greatcircle.record import Record
+
+
+class Rule(ABC):
+    """A stopping rule."""
+
+    converged: bool
+    """Whether this rule's yes means that the run has converged."""
+
+    @abstractmethod
+    def fired(self, records: Sequence[Record]) -> "Rule | None":
+        """The rule that says stop, if any does."""
+
+    def __or__(self, other: "Rule") -> "Any_":
+        return Any_((self, other))
+
+
+@final
+@dataclass(frozen=True)
+class Any_(Rule):
+    """Stops when the first of its rules does."""
+
+    rules: tuple[Rule, ...]
+    converged = False
+
+    def fired(self, records: Sequence[Record]) -> Rule | None:
+        """The first rule that says stop."""
+        return next((r for rule in self.rules if (r := rule.fired(records))), None)
+
+
+@final
+@dataclass(frozen=True)
+class MaxIter(Rule):
+    """After a number of iterations. Not convergence."""
+
+    iterations: int
+    converged = False
+
+    def __post_init__(self) -> None:
+        if self.iterations < 0 or self.iterations != int(self.iterations):
+            raise ValueError(
+                f"max_iter is {self.iterations!r}; expected a whole number, not negative"
+            )
+
+    def fired(self, records: Sequence[Record]) -> Rule | None:
+        """When that many records are there."""
+        return self if len(records) >= self.iterations else None
+
+
+@final
+@dataclass(frozen=True)
+class SlopeBelow(Rule):
+    """When a full radian at the last slope would gain less than `tolerance` of the loss."""
+
+    tolerance: float
+    converged = True
+
+    def fired(self, records: Sequence[Record]) -> Rule | None:
+        """Relative to the loss, so that its units do not matter."""
+        if not records:
+            return None
+        last = records[-1]
+        return self if -last.slope <= self.tolerance * abs(last.loss) else None
+
+
+@final
+@dataclass(frozen=True)
+class DecreaseBelow(Rule):
+    """When the last `patience` iterations together gained less than `tolerance` of the loss."""
+
+    tolerance: float
+    patience: int = 10
+    converged = True
+
+    def fired(self, records: Sequence[Record]) -> Rule | None:
+        """Relative to the loss, so that its units do not matter."""
+        if len(records) < self.patience:
+            return None
+        gained = sum(r.actual for r in records[-self.patience :])
+        return self if gained <= self.tolerance * abs(records[-1].loss) else None
+
+
+@final
+@dataclass(frozen=True)
+class LossBelow(Rule):
+    """When the loss has reached a value."""
+
+    value: float
+    converged = True
+
+    def fired(self, records: Sequence[Record]) -> Rule | None:
+        """By the last record."""
+        return self if records and records[-1].loss <= self.value else None
