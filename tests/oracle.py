@@ -282,11 +282,14 @@ def compare_step(
     loss_at: Callable[[float], float],
     max_angle: float = math.pi / 6,
 ) -> float:
-    """Best of 0, ε and t* (if in [0, ε]) by the true loss; ties go to the earlier."""
+    """Best of 0, ε and t* (if in [0, ε]) by the true loss; ties go to the earlier.
+
+    Where 0 is the best, the safeguard goes on halving below the smallest of the others.
+    """
     candidates = [0.0, max_angle]
     if curvature != 0 and 0 <= -slope / curvature <= max_angle:
         candidates.append(-slope / curvature)
-    return min(candidates, key=loss_at)
+    return min(candidates, key=loss_at) or candidates[-1] / 2
 
 
 def taylor_step(derivatives: Sequence[float], max_angle: float = math.pi / 6) -> float:

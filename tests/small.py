@@ -1,0 +1,70 @@
+"""Small random problems for the tests."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from greatcircle import Network, Problem
+from greatcircle.activations import ACTIVATIONS
+from greatcircle.losses import LOSSES
+
+ACTIVATION_NAMES = tuple(ACTIVATIONS)
+LOSS_NAMES = tuple(LOSSES)
+
+
+@dataclass(frozen=True)
+class Small:
+    """A problem with its data and a starting point, all in plain arrays."""
+
+    network: Network
+    weights: tuple[np.ndarray, ...]
+    radii: tuple[float, ...]
+    X: np.ndarray
+    Y: np.ndarray
+    loss: str
+
+    def problem(self, dtype=np.float64) -> Problem:
+        return Problem(self.network, self.X, self.Y, loss=self.loss, dtype=dtype)
+
+
+def small(
+    seed: int,
+    *,
+    depth: int = 3,
+    activation: str = "relu",
+    loss: str = "squared",
+    rows: int = 7,
+    away_from_kinks: float = 0.0,
+) -> Small:
+    """Random sizes, radii, weights and data; `away_from_kinks` keeps every |z| above a margin."""
+    rng = np.random.default_rng(seed)
+    outputs = 3 if loss == "softmax" else int(rng.integers(1, 4))
+    sizes = (int(rng.integers(2, 5)), *rng.integers(2, 5, size=depth - 1).tolist(), outputs)
+    network = Network(sizes, activation)
+    for _ in range(2000):
+        radii = tuple(rng.uniform(0.7, 1.6, size=depth).tolist())
+        weights = network.initial_weights(rng, radius=radii, dtype=np.float64)
+        X = rng.standard_normal((rows, sizes[0]))
+        sums, outputs_norm = _smallest_sum(network, weights, X)
+        if sums >= away_from_kinks and outputs_norm > 1e-3:  # and not every unit is off
+            break
+    else:
+        raise AssertionError(f"no draw keeps |z| above {away_from_kinks}")
+    if loss == "softmax":
+        Y = np.eye(outputs)[rng.integers(0, outputs, size=rows)]
+    elif loss == "logistic":
+        Y = rng.integers(0, 2, size=(rows, outputs)).astype(float)
+    else:
+        Y = 0.7 * rng.standard_normal((rows, outputs))
+    return Small(network, weights, radii, X, Y, loss)
+
+
+def _smallest_sum(
+    network: Network, weights: tuple[np.ndarray, ...], X: np.ndarray
+) -> tuple[float, float]:
+    h, smallest = X, np.inf
+    for w in weights[:-1]:
+        z = h @ w
+        smallest = min(smallest, float(np.abs(z).min()))
+        h = np.asarray(network.activation(z))
+    return smallest, float(np.linalg.norm(h @ weights[-1]))
