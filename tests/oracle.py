@@ -405,6 +405,7 @@ def descend(
         if step in ("curvature", "compare", "taylor"):
             top = order if step == "taylor" else 2
             taylor = arc_derivatives(weights, headings, radii, *problem, top)
+            taylor[1] = slope  # Eq. (8): in closed form, it does not cancel near a minimum
         if step == "curvature":
             proposed = curvature_step(slope, taylor[2], max_angle)
         elif step == "compare":

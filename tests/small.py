@@ -38,8 +38,8 @@ def small(
 ) -> Small:
     """Random sizes, radii, weights and data; `away_from_kinks` keeps every |z| above a margin."""
     rng = np.random.default_rng(seed)
-    outputs = 3 if loss == "softmax" else int(rng.integers(1, 4))
-    sizes = (int(rng.integers(2, 5)), *rng.integers(2, 5, size=depth - 1).tolist(), outputs)
+    outputs = 3 if loss == "softmax" else int(rng.integers(2, 4))
+    sizes = (int(rng.integers(3, 6)), *rng.integers(3, 6, size=depth - 1).tolist(), outputs)
     network = Network(sizes, activation)
     for _ in range(2000):
         radii = tuple(rng.uniform(0.7, 1.6, size=depth).tolist())

@@ -3,11 +3,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import ACTIVATION_NAMES
 
 from greatcircle import activations
 from greatcircle.activations import ACTIVATIONS, declare
 from greatcircle.precision import precision
+from small import ACTIVATION_NAMES
 
 reals = st.floats(-1e6, 1e6, allow_subnormal=False)
 
@@ -69,8 +69,10 @@ def test_the_refusals_are_true():
         x = jnp.linspace(-6, 6, 200_001)
         assert float(jax.nn.sigmoid(0.0)) == 0.5
         assert abs(float(jax.nn.softplus(0.0)) - np.log(2)) < 1e-7
-        for f, top, where in ((lambda z: jax.nn.gelu(z, approximate=False), 1.129, 1.41),
-                              (jax.nn.swish, 1.0998, 2.40)):
+        for f, top, where in (
+            (lambda z: jax.nn.gelu(z, approximate=False), 1.129, 1.41),
+            (jax.nn.swish, 1.0998, 2.40),
+        ):
             slope = np.asarray(jax.vmap(jax.grad(f))(x))
             assert abs(slope.max() - top) < 1e-3
             assert abs(float(x[slope.argmax()]) - where) < 1e-2

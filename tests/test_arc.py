@@ -6,14 +6,14 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
-from small import ACTIVATION_NAMES, LOSS_NAMES, small
 
+import oracle
 from greatcircle import arc as arcs
 from greatcircle import directions, sphere
 from greatcircle.arc import Arc
 from greatcircle.precision import precision
+from small import ACTIVATION_NAMES, LOSS_NAMES, small
 
 KINKED = ("relu", "leaky_relu", "abs")
 
@@ -37,8 +37,9 @@ def random_headings(s, radii):
     """Tangent headings, stacked, their layers at different speeds."""
     rng = np.random.default_rng(0)
     drawn = [
-        tuple(rng.uniform(0.2, 1) * rng.standard_normal(w.shape) / np.sqrt(w.size)
-              for w in s.weights)
+        tuple(
+            rng.uniform(0.2, 1) * rng.standard_normal(w.shape) / np.sqrt(w.size) for w in s.weights
+        )
         for _ in range(HEADINGS)
     ]
     tangent = [sphere.project(s.weights, v, radii) for v in drawn]

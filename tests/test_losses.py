@@ -3,15 +3,15 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import LOSS_NAMES, small
 
+import oracle
 from greatcircle import losses
 from greatcircle.losses import LOSSES, Huber
 from greatcircle.precision import precision
+from small import LOSS_NAMES, small
 
 
 @partial(jax.jit, static_argnums=0)
@@ -40,8 +40,9 @@ def test_value_gradient_and_curvature_bound(name, seed, scale):
     assert eigenvalues.max() <= LOSSES[name].curvature + 1e-12
 
 
-@pytest.mark.parametrize(("name", "bound"), [("squared", 1), ("huber", 1), ("softmax", 0.5),
-                                             ("logistic", 0.25)])
+@pytest.mark.parametrize(
+    ("name", "bound"), [("squared", 1), ("huber", 1), ("softmax", 0.5), ("logistic", 0.25)]
+)
 def test_the_curvature_bound_is_reached(name, bound):
     loss = LOSSES[name]
     y = jnp.array([[0.5, 0.5]]) if name == "softmax" else jnp.zeros((1, 2))

@@ -1,14 +1,14 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import ACTIVATION_NAMES, small
 
+import oracle
 from greatcircle import Network, certificate, gains
 from greatcircle.precision import precision
+from small import ACTIVATION_NAMES, small
 
 
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
@@ -99,8 +99,14 @@ def test_gains_are_exact_singular_values():
 
 @pytest.mark.parametrize(
     ("sizes", "message"),
-    [((3,), "at least"), ((3, 0, 1), "positive"), ((3, -2), "positive"), ((2.5, 1), "whole"),
-     ("ab", "whole numbers"), (5, "whole numbers")],
+    [
+        ((3,), "at least"),
+        ((3, 0, 1), "positive"),
+        ((3, -2), "positive"),
+        ((2.5, 1), "whole"),
+        ("ab", "whole numbers"),
+        (5, "whole numbers"),
+    ],
 )
 def test_sizes_that_make_no_network(sizes, message):
     with pytest.raises(ValueError, match=message) as error:

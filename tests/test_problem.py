@@ -1,12 +1,12 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import oracle
 import pytest
-from small import LOSS_NAMES, small
 
+import oracle
 from greatcircle import Network, Problem
 from greatcircle.problem import Custom
+from small import LOSS_NAMES, small
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
@@ -88,7 +88,10 @@ GOOD = dict(inputs=np.ones((4, 2)), targets=np.ones((4, 1)))
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(inputs=np.array([[1, np.nan]] * 4)), "inputs has 4 entries that are NaN .* row 0, column 1"),
+        (
+            dict(inputs=np.array([[1, np.nan]] * 4)),
+            "inputs has 4 entries that are NaN .* row 0, column 1",
+        ),
         (dict(targets=np.array([[1], [2], [np.inf], [4]])), "targets has 1 entries .* row 2"),
         (dict(inputs=np.ones((4, 3))), "inputs has 3 columns; the network expects 2"),
         (dict(targets=np.ones((4, 2))), "targets has 2 columns; the network expects 1"),

@@ -1,12 +1,12 @@
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small import small
 
+import oracle
 from greatcircle import Network, PaperScaling
 from greatcircle.scaling import spectral_initialisation
+from small import small
 
 
 @given(seed=st.integers(0, 1000), exponent=st.integers(-8, 8))
@@ -47,7 +47,9 @@ def test_rows_of_every_magnitude_come_to_unit_norm(size):
     np.testing.assert_allclose(rows, [[0.6, 0.8], [0.0, 0.0]], rtol=1e-14)
 
 
-@pytest.mark.parametrize("targets", [np.zeros((4, 2)), np.full((4, 2), 3.0), np.array([[1.0, 2.0]])])
+@pytest.mark.parametrize(
+    "targets", [np.zeros((4, 2)), np.full((4, 2), 3.0), np.array([[1.0, 2.0]])]
+)
 def test_zero_constant_and_single_targets(targets):
     network = Network((3, 4, 2))
     weights, scaling = spectral_initialisation(network, targets, 0)

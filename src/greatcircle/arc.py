@@ -67,7 +67,9 @@ def taylor(objective: Objective, arc: Arc, order: int) -> Array:
 
 def _taylor_mode(objective: Objective, arc: Arc, order: int) -> Array:
     leaves, structure = jax.tree.flatten(arc.weights)
-    series = [list(terms) for terms in zip(*map(jax.tree.leaves, _moments(arc, order)), strict=True)]
+    series = [
+        list(terms) for terms in zip(*map(jax.tree.leaves, _moments(arc, order)), strict=True)
+    ]
 
     def loss(*weights: Array) -> Array:
         return objective.value(jax.tree.unflatten(structure, weights))

@@ -53,12 +53,21 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example: greatcircle demo --seed 1 --out runs/second",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    demo.add_argument("--out", type=Path, default=Path("runs/demo"), metavar="DIR",
-                      help="where to write results.json and the figures (default: runs/demo)")
-    demo.add_argument("--seed", type=int, default=0,
-                      help="decides split and initial weights (default: 0)")
-    demo.add_argument("--json", action="store_true",
-                      help="print the results as JSON on standard output, and nothing else there")
+    demo.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/demo"),
+        metavar="DIR",
+        help="where to write results.json and the figures (default: runs/demo)",
+    )
+    demo.add_argument(
+        "--seed", type=int, default=0, help="decides split and initial weights (default: 0)"
+    )
+    demo.add_argument(
+        "--json",
+        action="store_true",
+        help="print the results as JSON on standard output, and nothing else there",
+    )
     demo.set_defaults(run=_demo)
     return parser
 

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from greatcircle import arc as arcs
-from greatcircle import directions, sphere, steps, stopping
+from greatcircle import directions, steps, stopping
 from greatcircle.arc import Arc
 from greatcircle.directions import Direction
 from greatcircle.precision import precision
@@ -64,9 +64,7 @@ class Result:
     @property
     def history(self) -> dict[str, np.ndarray]:
         """The records as columns."""
-        return {
-            name: np.array([getattr(r, name) for r in self.records]) for name in Record._fields
-        }
+        return {name: np.array([getattr(r, name) for r in self.records]) for name in Record._fields}
 
 
 class _Point(NamedTuple):
@@ -228,9 +226,7 @@ def _search(
     return None, 0.0, MAX_HALVINGS
 
 
-def _ending(
-    point: _Point, records: list[Record], stop: stopping.Rule
-) -> tuple[str, str] | None:
+def _ending(point: _Point, records: list[Record], stop: stopping.Rule) -> tuple[str, str] | None:
     """Outcome and reason, when this point is the last."""
     slope, angle = float(point.slope), float(point.angle)
     if not (math.isfinite(slope) and math.isfinite(angle)):

@@ -104,9 +104,7 @@ class Network:
             float32 or float64; the draw is the same in both.
         """
         if scheme not in INITIALISATIONS:
-            raise ValueError(
-                f"scheme is {scheme!r}; expected one of {', '.join(INITIALISATIONS)}"
-            )
+            raise ValueError(f"scheme is {scheme!r}; expected one of {', '.join(INITIALISATIONS)}")
         radii = checked_radii(radius, self.depth)
         rng = np.random.default_rng(seed)
         return tuple(
@@ -149,9 +147,7 @@ class Network:
             inputs.append(self.activation(sums[-1]))
         return inputs[-1] @ weights[-1], Trace(tuple(inputs), tuple(sums))
 
-    def backward(
-        self, weights: Weights, trace: Trace, pull: Array
-    ) -> tuple[Weights, Adjoints]:
+    def backward(self, weights: Weights, trace: Trace, pull: Array) -> tuple[Weights, Adjoints]:
         """Gradient of ⟨pull, f(x; w)⟩ in the weights, and the adjoints on the way."""
         gradient, sums, hidden = [], [pull], []
         for i in reversed(range(len(weights))):

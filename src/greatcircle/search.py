@@ -106,8 +106,12 @@ def brent(function: Function, low: Array, high: Array, tolerance: float) -> tupl
         fx = function(x)
 
         better = fx <= s.at_best
-        low = jnp.where(better, jnp.where(x >= s.best, s.best, s.low), jnp.where(x < s.best, x, s.low))
-        high = jnp.where(better, jnp.where(x >= s.best, s.high, s.best), jnp.where(x < s.best, s.high, x))
+        low = jnp.where(
+            better, jnp.where(x >= s.best, s.best, s.low), jnp.where(x < s.best, x, s.low)
+        )
+        high = jnp.where(
+            better, jnp.where(x >= s.best, s.high, s.best), jnp.where(x < s.best, s.high, x)
+        )
         is_second = ~better & ((fx <= s.at_second) | (s.second == s.best))
         is_third = (
             ~better
@@ -135,9 +139,7 @@ def brent(function: Function, low: Array, high: Array, tolerance: float) -> tupl
     first = low + GOLDEN * (high - low)
     value = function(first)
     none = jnp.zeros_like(first)
-    start = State(
-        low, high, first, first, first, value, value, value, none, none, jnp.asarray(1)
-    )
+    start = State(low, high, first, first, first, value, value, value, none, none, jnp.asarray(1))
     end = jax.lax.while_loop(going, step, start)
     return end.best, end.at_best
 

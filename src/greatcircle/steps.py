@@ -105,21 +105,26 @@ class Curvature:
         flat = curvature == 0
         extreme = -slope / jnp.where(flat, 1, curvature)  # t*
         inside = ~flat & (extreme >= 0) & (extreme <= epsilon)
+        angle = jnp.where(inside, extreme, epsilon)
+        angle = jnp.where(flat & (slope == 0), 0, angle)
         if self.compare:
-            angle = self._lowest(here, extreme, inside, epsilon)
-        else:
-            angle = jnp.where(inside, extreme, epsilon)
-            angle = jnp.where(flat & (slope == 0), 0, angle)
-        predicted = -(slope + 0.5 * curvature * angle) * angle
-        return Proposal(angle, curvature, predicted)
+            return self._lowest(here, curvature, angle)
+        return Proposal(angle, curvature, -(slope + 0.5 * curvature * angle) * angle)
 
-    def _lowest(self, here: Here, extreme: Array, inside: Array, epsilon: Array) -> Array:
+    def _lowest(self, here: Here, curvature: Array, angle: Array) -> Proposal:
         """The angle of {0, ε, t*} with the lowest true loss, the first among equals."""
-        smaller = jnp.where(inside, extreme, epsilon)
-        values = [here.objective.value(here.arc.point(angle)) for angle in (epsilon, smaller)]
-        values = jnp.stack([here.loss, *values])
-        lowest = jnp.argmin(jnp.where(jnp.isfinite(values), values, jnp.inf))
-        return jnp.stack([smaller / 2, epsilon, smaller])[lowest]
+        epsilon = jnp.full_like(angle, self.max_angle)
+        values = jnp.stack([here.objective.value(here.arc.point(t)) for t in (epsilon, angle)])
+        lowest = jnp.nanargmin(jnp.append(values, jnp.inf))
+        falls = values[lowest] < here.loss
+        half = angle / 2
+        return Proposal(
+            jnp.where(falls, jnp.stack([epsilon, angle])[lowest], half),
+            curvature,
+            jnp.where(
+                falls, here.loss - values[lowest], -(here.slope + 0.5 * curvature * half) * half
+            ),
+        )
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,9 @@ def save(figure: Figure, stem: Path) -> list[Path]:
     paths = [stem.with_suffix(".png"), stem.with_suffix(".pdf")]
     for path in paths:
         # No date in the PDF: the same run gives the same file.
-        figure.savefig(path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else {})
+        figure.savefig(
+            path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else {}
+        )
     return paths
 
 

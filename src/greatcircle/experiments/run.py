@@ -39,6 +39,8 @@ class Run:
     bound: float
     """∏‖W_i‖_op after training, in the same units."""
     outcome: str
+    halvings: int
+    """How often an angle was halved, in all."""
     train_objective: np.ndarray
     """Before the first iteration and after each."""
     test_objective: np.ndarray
@@ -98,6 +100,7 @@ def train(
         bound_a_priori=scaling.bound(certificate.frobenius(result.weights).value),
         bound=scaling.bound(certificate.spectral(result.weights).value),
         outcome=result.outcome,
+        halvings=int(history["halvings"].sum()),
         train_objective=np.concatenate([[result.initial_loss], history["loss"]]),
         test_objective=np.array(test_objective),
         angle=history["angle"],
