@@ -1,8 +1,13 @@
 """Sphinx settings: `python -m sphinx -W -b html docs docs/_build`."""
 
+import html
+import re
+
 from docutils import nodes
+from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.application import Sphinx
+from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 import greatcircle
@@ -42,14 +47,35 @@ html_show_sphinx = False
 html_copy_source = False
 html_math_renderer = "mathml"
 
+# What docutils does not write as LaTeX would show it: bars and angle brackets, of which browsers
+# stretch one of a pair alone, the subscript of a letter with an accent, the space after a function.
+FENCES = re.compile(r'<mo(?: class="mathopen")?>([|‖⟨⟩])</mo>')
+FENCE = r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'
+ACCENTED = re.compile(
+    r"<munderover>\s*(<mi.*?</mi>)\s*(.*?)\s*(<mo stretchy=\"false\">.</mo>)\s*</munderover>",
+    re.DOTALL,
+)
+WITH_SUBSCRIPT = r'<msub><mover accent="true">\1\3</mover>\2</msub>'
+APPLIED = re.compile(r"<mo>&ApplyFunction;</mo>(?=\s*<m[ins])")
+
+
+def _mathml(node: nodes.math | nodes.math_block, as_block: bool) -> str:
+    try:
+        shown = tex2mathml(node.astext(), as_block)
+    except MathError as error:
+        logging.getLogger(__name__).warning("%s in %r", error, node.astext(), location=node)
+        return f"<code>{html.escape(node.astext())}</code>"
+    shown = APPLIED.sub('<mspace width="0.17em"/>', shown)
+    return FENCES.sub(FENCE, ACCENTED.sub(WITH_SUBSCRIPT, shown))
+
 
 def _inline(self: HTML5Translator, node: nodes.math) -> None:
-    self.body.append(tex2mathml(node.astext()))
+    self.body.append(_mathml(node, as_block=False))
     raise nodes.SkipNode
 
 
 def _block(self: HTML5Translator, node: nodes.math_block) -> None:
-    self.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>\n')
+    self.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>\n')
     raise nodes.SkipNode
 
 

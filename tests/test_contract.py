@@ -60,7 +60,7 @@ def contract(direction, step, loss, activation):
 
 
 def pairwise():
-    """Each step with each activation; losses rotate, so that each meets each step and activation."""
+    """Each step with each activation; losses rotate, so that each meets all of both."""
     for i, step in enumerate(STEPS):
         for j, activation in enumerate(ACTIVATION_NAMES):
             for direction in DIRECTIONS:

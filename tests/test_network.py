@@ -116,13 +116,13 @@ def test_sizes_that_make_no_network(sizes, message):
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, np.inf, np.nan, (1.0, 0.0, 1.0)])
 def test_radius_must_be_positive(radius):
-    with pytest.raises(ValueError, match="radius is .* expected positive"):
+    with pytest.raises(ValueError, match=r"radius is .* expected positive"):
         Network((2, 3, 3, 1)).initial_weights(radius=radius)
 
 
 def test_other_bad_arguments():
     network = Network((2, 3, 1))
-    with pytest.raises(ValueError, match="radius has 3 entries; .* each of the 2 layers"):
+    with pytest.raises(ValueError, match=r"radius has 3 entries; .* each of the 2 layers"):
         network.initial_weights(radius=(1, 1, 1))
     with pytest.raises(ValueError, match="scheme is 'he'; expected one of uniform"):
         network.initial_weights(scheme="he")

@@ -82,29 +82,29 @@ def test_a_problem_is_an_argument_not_a_constant():
     assert len(traces) == 1
 
 
-GOOD = dict(inputs=np.ones((4, 2)), targets=np.ones((4, 1)))
+GOOD = {"inputs": np.ones((4, 2)), "targets": np.ones((4, 1))}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (
-            dict(inputs=np.array([[1, np.nan]] * 4)),
+            {"inputs": np.array([[1, np.nan]] * 4)},
             "inputs has 4 entries that are NaN .* row 0, column 1",
         ),
-        (dict(targets=np.array([[1], [2], [np.inf], [4]])), "targets has 1 entries .* row 2"),
-        (dict(inputs=np.ones((4, 3))), "inputs has 3 columns; the network expects 2"),
-        (dict(targets=np.ones((4, 2))), "targets has 2 columns; the network expects 1"),
-        (dict(targets=np.ones(4)), r"targets has shape \(4,\).*reshape\(-1, 1\)"),
-        (dict(targets=np.ones((5, 1))), "inputs has 4 rows and targets 5"),
-        (dict(inputs=np.ones((0, 2)), targets=np.ones((0, 1))), "inputs is empty"),
-        (dict(inputs=[["a", "b"]] * 4), "inputs has entries that are not numbers"),
-        (dict(loss="mse"), "loss is 'mse'"),
-        (dict(loss="softmax"), "softmax"),
-        (dict(loss="logistic", targets=np.full((4, 1), 3.0)), "between 0 and 1"),
-        (dict(dtype="int32"), "dtype is 'int32'"),
-        (dict(sample_weight=np.ones(3)), "sample_weight has shape"),
-        (dict(sample_weight=-np.ones(4)), "sample_weight must be"),
+        ({"targets": np.array([[1], [2], [np.inf], [4]])}, "targets has 1 entries .* row 2"),
+        ({"inputs": np.ones((4, 3))}, "inputs has 3 columns; the network expects 2"),
+        ({"targets": np.ones((4, 2))}, "targets has 2 columns; the network expects 1"),
+        ({"targets": np.ones(4)}, r"targets has shape \(4,\).*reshape\(-1, 1\)"),
+        ({"targets": np.ones((5, 1))}, "inputs has 4 rows and targets 5"),
+        ({"inputs": np.ones((0, 2)), "targets": np.ones((0, 1))}, "inputs is empty"),
+        ({"inputs": [["a", "b"]] * 4}, "inputs has entries that are not numbers"),
+        ({"loss": "mse"}, "loss is 'mse'"),
+        ({"loss": "softmax"}, "softmax"),
+        ({"loss": "logistic", "targets": np.full((4, 1), 3.0)}, "between 0 and 1"),
+        ({"dtype": "int32"}, "dtype is 'int32'"),
+        ({"sample_weight": np.ones(3)}, "sample_weight has shape"),
+        ({"sample_weight": -np.ones(4)}, "sample_weight must be"),
     ],
 )
 def test_bad_input_is_named(change, message):

@@ -148,7 +148,7 @@ def declare(
     ValueError
         When the grid refutes one of the three conditions or the declared interval.
     """
-    name = name or getattr(function, "__name__", "custom")
+    name = name or str(getattr(function, "__name__", "custom"))
     low, high = map(float, slopes)
     if not -1 <= low <= high <= 1:
         raise ValueError(

@@ -6,6 +6,8 @@ t = 0 are known without differentiation: γ' = μ V, γ'' = −s² W, γ''' = �
 loss has to be differentiated.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -50,7 +52,8 @@ def slope(arc: Arc, gradient: Tree) -> Array:
 def second_derivative(objective: Objective, arc: Arc, gradient: Tree, left: Any) -> Array:
     """L̄''(0) = γ'ᵀ ∇²L γ' + ⟨∇L, γ''⟩, with γ'' = −s² W; `left` by `objective.backward`."""
     pull = arc.speeds**2 @ sphere.inner(gradient, arc.weights)
-    return objective.second_order(arc.weights, arc.velocity, left) - pull
+    weights, velocity = sphere.unpack(arc.weights), sphere.unpack(arc.velocity)
+    return objective.second_order(weights, velocity, left) - pull
 
 
 def taylor(objective: Objective, arc: Arc, order: int) -> Array:
@@ -66,7 +69,7 @@ def taylor(objective: Objective, arc: Arc, order: int) -> Array:
 
 
 def _taylor_mode(objective: Objective, arc: Arc, order: int) -> Array:
-    leaves, structure = jax.tree.flatten(arc.weights)
+    leaves, structure = jax.tree.flatten(sphere.unpack(arc.weights))
     series = [
         list(terms) for terms in zip(*map(jax.tree.leaves, _moments(arc, order)), strict=True)
     ]
@@ -81,23 +84,24 @@ def _taylor_mode(objective: Objective, arc: Arc, order: int) -> Array:
 def _nested(objective: Objective, arc: Arc, order: int) -> Array:
     """Differentiate t ↦ L(Σ γ^(k)(0) t^k / k!), which has the same derivatives at 0 as L̄."""
     moments = _moments(arc, order)
-    zero = jnp.zeros((), jax.tree.leaves(arc.weights)[0].dtype)
+    weights = sphere.unpack(arc.weights)
+    zero = jnp.zeros((), jax.tree.leaves(weights)[0].dtype)
 
     def along(t: Array) -> Array:
-        point, power = arc.weights, jnp.ones_like(t)
+        point, power = weights, jnp.ones_like(t)
         for k, moment in enumerate(moments, start=1):
             power = power * t / k
             point = jax.tree.map(lambda p, m, c=power: p + c * m, point, moment)
         return objective.value(point)
 
-    derivatives, function = [along(zero)], along
+    functions = [along]
     for _ in range(order):
+        functions.append(partial(_derivative, functions[-1]))
+    return jnp.stack([function(zero) for function in functions])
 
-        def function(t: Array, f: Any = function) -> Array:
-            return jax.jvp(f, (t,), (jnp.ones_like(t),))[1]
 
-        derivatives.append(function(zero))
-    return jnp.stack(derivatives)
+def _derivative(function: Callable[[Array], Array], t: Array) -> Array:
+    return jax.jvp(function, (t,), (jnp.ones_like(t),))[1]
 
 
 def _moments(arc: Arc, order: int) -> list[Tree]:
@@ -105,4 +109,4 @@ def _moments(arc: Arc, order: int) -> list[Tree]:
     moments = [arc.weights, arc.velocity]
     for _ in range(order - 1):
         moments.append(sphere.scale(moments[-2], -(arc.speeds**2)))
-    return moments[1 : order + 1]
+    return [sphere.unpack(m) for m in moments[1 : order + 1]]

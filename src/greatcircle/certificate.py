@@ -6,6 +6,7 @@ product of the largest singular values, Eq. (2).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +30,6 @@ def spectral(weights: Sequence[ArrayLike]) -> Certificate:
     return _product(weights, 2, "spectral")
 
 
-def _product(weights: Sequence[ArrayLike], order: str | int, method: str) -> Certificate:
+def _product(weights: Sequence[ArrayLike], order: Literal["fro", 2], method: str) -> Certificate:
     norms = [np.linalg.norm(np.asarray(w, np.float64), order) for w in weights]
     return Certificate(float(np.prod(norms)), method)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="greatcircle",
-        description="Neural networks with a known Lipschitz bound, trained without a learning rate.",
+        description="Networks with a known Lipschitz bound, trained without a learning rate.",
     )
     parser.add_argument("--version", action="version", version=greatcircle.__version__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -119,13 +120,15 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _results_table(runs: dict[str, Run], paper: dict[str, Any]) -> Table:
     table = Table(
-        title="12-25-30-15-3, ReLU, radius 1: RMS in N, Lipschitz bounds in N per unit of x/‖x‖",
-        caption="The paper flew real data, ours are generated: compare the level, not the digits.",
+        title="RMS in N, Lipschitz bounds in N per unit of x/‖x‖",
+        caption="The paper flew real data, these are generated: compare the level.",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
     )
-    table.add_column("method")
-    headings = ("train RMS", "test RMS", "iterations", "seconds", "∏μ_i", "∏‖W_i‖_op")
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    table.add_column("", no_wrap=True)
+    for heading in ("train RMS", "test RMS", "steps", "seconds", "∏μ", "∏‖W‖op"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for method, run in runs.items():
         table.add_row(
             demos.METHODS[method][0],

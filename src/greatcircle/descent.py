@@ -1,4 +1,4 @@
-"""The only loop: gradient, direction, arc, step, turn, record, stop?
+"""The only loop: gradient, direction, arc, step, turn, record, and whether to stop.
 
 One compiled program, `_visit`, does a whole iteration: it turns the weights, looks whether the loss
 fell, and if so works out all that the next turn needs. The accepted trial point is the next
@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from greatcircle import arc as arcs
-from greatcircle import directions, steps, stopping
+from greatcircle import directions, sphere, steps, stopping
 from greatcircle.arc import Arc
 from greatcircle.directions import Direction
 from greatcircle.precision import precision
@@ -70,8 +70,8 @@ class Result:
 class _Point(NamedTuple):
     """An accepted point and what to do next there."""
 
-    weights: Tree
-    heading: Tree
+    weights: sphere.Packed
+    heading: sphere.Packed
     memory: Any
     loss: Array
     slope: Array
@@ -126,56 +126,47 @@ def descend(
     direction = direction or directions.Steepest()
     step = step or steps.Curvature()
     stop = stop or stopping.MaxIter(200)
-    weights, radii, dtype = _checked_start(problem, weights)
+    weights, sizes, dtype = _checked_start(problem, weights)
     objective: Objective = problem if isinstance(problem, Problem) else Custom(problem, dtype)
     step.check(objective)
+    trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
 
     with precision(dtype):
-        visit = partial(_visit, direction=direction, step=step)
+        radii, point = jnp.asarray(sizes), _nowhere(weights, direction)
+        visit = partial(_visit, objective, radii, direction=direction, step=step)
         started = time.perf_counter()
-        nowhere = _nowhere(weights, direction, dtype)
-        accepted, point = visit(objective, radii, nowhere, nowhere.angle)
-        evaluations = Evaluations(forward=1)
+        accepted, point = visit(point, point.angle)
+        evaluations, ending = trial_cost.plus(accepted_cost), None
+        if not accepted:
+            evaluations, ending = trial_cost, ("non_finite", "the loss is not finite at the start")
         initial_loss = float(point.loss) * float(objective.unit)
         setup_seconds = time.perf_counter() - started
         records: list[Record] = []
-        if not accepted:
-            reason = "the loss is not finite at the starting point"
-            return Result(
-                weights, math.nan, math.nan, "non_finite", reason, [], evaluations, setup_seconds
-            )
-        accepted_cost = Evaluations(backward=1).plus(step.cost)
-        evaluations = evaluations.plus(accepted_cost)
-        outcome, reason = "", ""
         try:
-            while not (ending := _ending(point, records, stop)):
+            while not ending and not (ending := _ending(point, records, stop)):
                 started = time.perf_counter()
-                moved, angle, halvings = _search(visit, objective, radii, point)
-                spent = Evaluations(forward=halvings + 1)
+                moved, angle, halvings = _search(visit, point)
+                spent = Evaluations(*(trials * (halvings + 1) for trials in trial_cost))
                 if moved is None:
                     evaluations = evaluations.plus(spent)
-                    ending = (
-                        "no_descent",
-                        f"no lower loss along the arc after {halvings} halvings of the angle",
-                    )
+                    ending = "no_descent", f"no lower loss after {halvings} halvings of the angle"
                     break
                 spent = spent.plus(accepted_cost)
                 evaluations = evaluations.plus(spent)
                 seconds = time.perf_counter() - started
-                record = _record(
-                    len(records) + 1, objective, point, moved, angle, halvings, spent, seconds
+                unit = float(objective.unit)
+                records.append(
+                    _record(len(records) + 1, unit, point, moved, angle, halvings, spent, seconds)
                 )
-                records.append(record)
                 point = moved
-                if callback and callback(record, point.weights):
+                if callback and callback(records[-1], sphere.unpack(point.weights)):
                     ending = "stopped", "the callback asked to stop"
-                    break
-            outcome, reason = ending
         except KeyboardInterrupt:
-            outcome, reason = "interrupted", "interrupted from the keyboard"
+            ending = "interrupted", "interrupted from the keyboard"
+        outcome, reason = ending
         log.info("%s after %d iterations: %s", outcome, len(records), reason)
         return Result(
-            weights=jax.device_get(point.weights),
+            weights=jax.device_get(sphere.unpack(point.weights)),
             loss=float(point.loss) * float(objective.unit),
             initial_loss=initial_loss,
             outcome=outcome,
@@ -198,12 +189,14 @@ def _visit(
 ) -> tuple[Array, _Point]:
     """Turn from `point` by `angle`; stand there if the loss is lower, else stay."""
     weights = Arc(point.weights, point.heading, radii).point(angle)
-    loss, left = objective.forward(weights)
+    matrices = sphere.unpack(weights)
+    loss, left = objective.forward(matrices)
     # A full turn leads back to the start, where rounding may pretend a decrease.
     accepted = jnp.isfinite(loss) & (loss < point.loss) & (angle < FULL_TURN)
 
     def stand() -> _Point:
-        gradient, more = objective.backward(weights, left)
+        gradient, more = objective.backward(matrices, left)
+        gradient = sphere.pack(gradient)
         heading, memory = direction.choose(weights, gradient, radii, point.memory)
         arc = Arc(weights, heading, radii)
         slope = arcs.slope(arc, gradient)
@@ -214,12 +207,12 @@ def _visit(
 
 
 def _search(
-    visit: Callable[..., tuple[Array, _Point]], objective: Objective, radii: Array, point: _Point
+    visit: Callable[[_Point, Array], tuple[Array, _Point]], point: _Point
 ) -> tuple[_Point | None, float, int]:
     """The authors' safeguard: halve the angle until the loss falls, a bounded number of times."""
     angle = point.angle
     for halvings in range(MAX_HALVINGS + 1):
-        accepted, moved = visit(objective, radii, point, angle)
+        accepted, moved = visit(point, angle)
         if accepted:
             return moved, float(angle), halvings
         angle = angle / 2
@@ -244,7 +237,7 @@ def _ending(point: _Point, records: list[Record], stop: stopping.Rule) -> tuple[
 
 def _record(
     iteration: int,
-    objective: Objective,
+    unit: float,
     before: _Point,
     after: _Point,
     angle: float,
@@ -252,7 +245,6 @@ def _record(
     spent: Evaluations,
     seconds: float,
 ) -> Record:
-    unit = float(objective.unit)
     loss = float(after.loss) * unit
     return Record(
         iteration=iteration,
@@ -268,16 +260,17 @@ def _record(
     )
 
 
-def _nowhere(weights: Tree, direction: Direction, dtype: np.dtype) -> _Point:
+def _nowhere(weights: Tree, direction: Direction) -> _Point:
     """Before the first point: any finite loss is lower, and a turn by zero leads to `weights`."""
-    nan = np.full((), np.nan, dtype)
+    packed = sphere.pack(weights)
+    nan = jnp.full((), jnp.nan, packed.rows.dtype)
     return _Point(
-        weights=jax.tree.map(jnp.asarray, weights),
-        heading=jax.tree.map(jnp.zeros_like, weights),
-        memory=direction.start(weights),
-        loss=np.full((), np.inf, dtype),
+        weights=packed,
+        heading=sphere.scale(packed, 0.0),
+        memory=direction.start(packed),
+        loss=jnp.full_like(nan, jnp.inf),
         slope=nan,
-        angle=np.zeros((), dtype),
+        angle=jnp.zeros_like(nan),
         curvature=nan,
         predicted=nan,
     )

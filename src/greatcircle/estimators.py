@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -95,7 +94,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.dtype = dtype
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: Any) -> Self:
         """Train on rows X and targets y (one column, or several)."""
         if self.method not in METHODS:
             raise ValueError(f"method is {self.method!r}; expected one of {', '.join(METHODS)}")
@@ -103,20 +102,21 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError(f"scaling is {self.scaling!r}; expected one of {', '.join(SCALINGS)}")
         if not self.tol >= 0:
             raise ValueError(f"tol is {self.tol!r}; expected a number that is not negative")
-        X, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
-        y = np.asarray(y, np.float64)
-        self._single_output = y.ndim == 1
-        targets = y.reshape(len(y), -1)
-        network = Network(
-            (X.shape[1], *_widths(self.hidden_layer_sizes), targets.shape[1]), self.activation
+        checked: Any = validate_data(
+            self, X=X, y=y, multi_output=True, y_numeric=True, dtype=np.float64
         )
+        inputs, targets = (np.asarray(a, np.float64) for a in checked)
+        self._single_output = targets.ndim == 1
+        targets = targets.reshape(len(targets), -1)
+        widths = _widths(self.hidden_layer_sizes)
+        network = Network((inputs.shape[1], *widths, targets.shape[1]), self.activation)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         weights, scaling = spectral_initialisation(
             network, targets, rng, radius=self.radius, dtype=self.dtype
         )
         problem = Problem(
             network,
-            scaling.inputs(X),
+            scaling.inputs(inputs),
             scaling.targets(targets),
             loss=self.loss,
             dtype=self.dtype,
@@ -133,11 +133,11 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.outcome_ = result.outcome
         return self
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
+    def predict(self, X: Any) -> np.ndarray:
         """Targets for rows X, in the units of the training targets."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        inputs = self.scaling_.inputs(X).astype(self.dtype)
+        rows: Any = validate_data(self, X=X, reset=False, dtype=np.float64)
+        inputs = self.scaling_.inputs(rows)
         outputs = self.scaling_.outputs(self.network_.predict(self.weights_, inputs))
         return outputs[:, 0] if self._single_output else outputs
 

@@ -10,18 +10,22 @@ from jax import Array
 from greatcircle.sphere import Tree
 
 
-def grams(x: Tree, y: Tree) -> Array:
-    """X Yᵀ of each layer, or Xᵀ Y where that is smaller, filled up with zeros to one stack.
+def aligned(weights: Tree) -> Array:
+    """The layers as one stack of matrices, short side first, filled up with zeros.
 
-    X Xᵀ and Xᵀ X share their non-zero eigenvalues, and zeros add none above them. One stack means
-    one call for the eigenvalues of all layers.
+    Neither transposing nor zeros change a singular value, and one stack means one call for the
+    singular values of all layers.
     """
-    small = [
-        a @ b.T if a.shape[0] <= a.shape[1] else a.T @ b
-        for a, b in zip(jax.tree.leaves(x), jax.tree.leaves(y), strict=True)
-    ]
-    widest = max(len(g) for g in small)
-    return jnp.stack([jnp.pad(g, (0, widest - len(g))) for g in small])
+    short = [w if w.shape[0] <= w.shape[1] else w.T for w in jax.tree.leaves(weights)]
+    rows, columns = (max(w.shape[axis] for w in short) for axis in (0, 1))
+    return jnp.stack(
+        [jnp.pad(w, ((0, rows - w.shape[0]), (0, columns - w.shape[1]))) for w in short]
+    )
+
+
+def grams(x: Array, y: Array) -> Array:
+    """X Yᵀ of each pair of two stacks."""
+    return x @ y.swapaxes(1, 2)
 
 
 def gains(symmetric: Array) -> Array:
@@ -32,7 +36,8 @@ def gains(symmetric: Array) -> Array:
 
 def operator_norms(weights: Tree) -> Array:
     """‖W_i‖_op of each layer, the largest singular value."""
-    return gains(grams(weights, weights))
+    stack = aligned(weights)
+    return gains(grams(stack, stack))
 
 
 def product(weights: Tree) -> Array:

@@ -29,7 +29,7 @@ from greatcircle.sphere import Tree
 class Objective(Protocol):
     """What the loop asks of the thing that is minimised. All values are in units of `unit`."""
 
-    unit: Array
+    unit: Any
 
     def value(self, weights: Tree) -> Array:
         """The loss."""
@@ -137,7 +137,7 @@ class Problem:
         """float32 or float64."""
         return np.dtype(self.inputs.dtype)
 
-    def outputs(self, weights: Weights) -> Array:
+    def outputs(self, weights: Sequence[ArrayLike]) -> Array:
         """f(x; w) of every row."""
         with precision(self.dtype):
             return jnp.asarray(self.network.predict(weights, self.inputs))
@@ -146,7 +146,7 @@ class Problem:
         """Mean loss of given outputs."""
         return self.share @ self.criterion.rows(outputs, self.targets)
 
-    def loss(self, weights: Weights) -> Array:
+    def loss(self, weights: Sequence[ArrayLike]) -> Array:
         """Mean loss over the rows."""
         with precision(self.dtype):
             return _value(self, tuple(map(jnp.asarray, weights))) * self.unit

@@ -60,7 +60,7 @@ def golden(function: Function, low: Array, high: Array, tolerance: float) -> tup
 
 
 def brent(function: Function, low: Array, high: Array, tolerance: float) -> tuple[Array, Array]:
-    """Brent's method (1973, chapter 5): parabolas where they can be trusted, else golden section."""
+    """Brent's method (1973, chapter 5): parabolas where trusted, else golden section."""
 
     class State(NamedTuple):
         low: Array

@@ -6,19 +6,53 @@ each, in order. Section 2.2 of the paper, in forms that survive float32: see `do
 why each is written as it is.
 
 Inside, the matrices become the rows of one array, filled up with zeros. Then one kernel serves all
-layers, and neither compilation nor dispatch grows with the depth of a network.
+layers, and neither compilation nor dispatch grows with the depth of a network. `pack` makes such an
+array to be passed from function to function, as the loop does, and `unpack` undoes it.
 """
 
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
+from numpy.typing import DTypeLike
 
 Tree = Any
-"""A pytree of matrices, one for each sphere."""
+"""A pytree of matrices, one for each sphere; or the same, packed."""
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Packed:
+    """Matrices as the rows of one array, filled up with zeros."""
+
+    rows: Array
+    structure: Any = field(metadata={"static": True})
+    shapes: tuple[tuple[int, ...], ...] = field(metadata={"static": True})
+
+
+def pack(tree: Tree) -> Packed:
+    """The matrices as rows."""
+    leaves, structure = jax.tree.flatten(tree)
+    shapes = tuple(np.shape(leaf) for leaf in leaves)
+    widest = max(math.prod(shape) for shape in shapes)
+    rows = [jnp.pad(jnp.ravel(m), (0, widest - np.size(m))) for m in leaves]
+    return Packed(jnp.stack(rows), structure, shapes)
+
+
+def unpack(tree: Tree) -> Tree:
+    """The rows as matrices; what is not packed comes back as it is."""
+    if not isinstance(tree, Packed):
+        return tree
+    matrices = [
+        row[: math.prod(shape)].reshape(shape)
+        for row, shape in zip(tree.rows, tree.shapes, strict=True)
+    ]
+    return jax.tree.unflatten(tree.structure, matrices)
 
 
 def inner(x: Tree, y: Tree) -> Array:
@@ -109,17 +143,15 @@ def random_point(
 
 
 def _rows(tree: Tree) -> Array:
-    """The matrices as rows of one array, filled up with zeros."""
-    leaves = [jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)]
-    widest = max(leaf.size for leaf in leaves)
-    return jnp.stack([jnp.pad(leaf, (0, widest - leaf.size)) for leaf in leaves])
+    return (tree if isinstance(tree, Packed) else pack(tree)).rows
 
 
 def _like(rows: Array, tree: Tree) -> Tree:
-    """Rows back to the matrices of `tree`."""
+    """Rows to what `tree` is: packed, or matrices."""
+    if isinstance(tree, Packed):
+        return replace(tree, rows=rows)
     leaves, structure = jax.tree.flatten(tree)
-    matrices = [row[: np.size(m)].reshape(np.shape(m)) for row, m in zip(rows, leaves, strict=True)]
-    return jax.tree.unflatten(structure, matrices)
+    return unpack(Packed(rows, structure, tuple(np.shape(leaf) for leaf in leaves)))
 
 
 def _column(values: ArrayLike) -> Array:

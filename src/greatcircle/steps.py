@@ -114,7 +114,8 @@ class Curvature:
     def _lowest(self, here: Here, curvature: Array, angle: Array) -> Proposal:
         """The angle of {0, ε, t*} with the lowest true loss, the first among equals."""
         epsilon = jnp.full_like(angle, self.max_angle)
-        values = jnp.stack([here.objective.value(here.arc.point(t)) for t in (epsilon, angle)])
+        points = [sphere.unpack(here.arc.point(t)) for t in (epsilon, angle)]
+        values = jnp.stack([here.objective.value(point) for point in points])
         lowest = jnp.nanargmin(jnp.append(values, jnp.inf))
         falls = values[lowest] < here.loss
         half = angle / 2
@@ -258,8 +259,8 @@ def majorant_terms(here: Here) -> MajorantTerms:
     assert isinstance(objective, Problem)  # `check` has made sure
     tangent = sphere.project(arc.weights, here.gradient, arc.radii)
     units = sphere.normalise(arc.heading, arc.radii)
-    WW, UU = gains.grams(arc.weights, arc.weights), gains.grams(units, units)
-    WU = gains.grams(arc.weights, units)
+    W, U = (gains.aligned(sphere.unpack(x)) for x in (arc.weights, units))
+    WW, WU, UU = gains.grams(W, W), gains.grams(W, U), gains.grams(U, U)
     gain, rate = jnp.split(gains.gains(jnp.concatenate([WW, UU])), 2)
     return MajorantTerms(
         alpha=sphere.inner(here.gradient, arc.weights),

@@ -22,13 +22,13 @@ class Rule(ABC):
     def fired(self, records: Sequence[Record]) -> "Rule | None":
         """The rule that says stop, if any does."""
 
-    def __or__(self, other: "Rule") -> "Any_":
-        return Any_((self, other))
+    def __or__(self, other: "Rule") -> "FirstOf":
+        return FirstOf((self, other))
 
 
 @final
 @dataclass(frozen=True)
-class Any_(Rule):
+class FirstOf(Rule):
     """Stops when the first of its rules does."""
 
     rules: tuple[Rule, ...]

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator
 
 # Okabe and Ito's colours: told apart by everyone, and in grey.
 TRAIN, TEST, ANGLE = "#0072B2", "#D55E00", "#009E73"
@@ -38,6 +39,7 @@ def learning_curves(panels: Sequence[Panel]) -> Figure:
         _curve(axes, iterations, panel.test, TEST, "test objective", dashed=True)
         for a in (axes, other):
             a.set_yscale("log")
+            _label_between_powers_of_ten(a)
         # The objectives belong on top of the angle, whose axis is drawn later.
         axes.set_zorder(other.get_zorder() + 1)
         axes.patch.set_visible(False)
@@ -62,6 +64,16 @@ def save(figure: Figure, stem: Path) -> list[Path]:
             path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else {}
         )
     return paths
+
+
+def _label_between_powers_of_ten(axes: Axes) -> None:
+    """Objectives often stay within one decade, where powers of ten alone would say nothing."""
+    low, high = axes.get_ylim()
+    if high / low < 10:
+        axes.yaxis.set_minor_locator(LogLocator(subs=(1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)))
+        axes.yaxis.set_minor_formatter(
+            LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(np.inf, np.inf))
+        )
 
 
 def _curve(

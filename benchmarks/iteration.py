@@ -1,0 +1,128 @@
+"""Time of one iteration of each method, as a multiple of one gradient.
+
+Both are timed in one process, in turn, so that what else the machine does falls on both alike. The
+gradient is JAX's own `value_and_grad` of the same loss, written as a user would write it.
+
+    python benchmarks/iteration.py            print the table
+    python benchmarks/iteration.py --write    and write benchmarks/iteration.json
+    python benchmarks/iteration.py --check    and fail where a limit is passed
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from greatcircle import Network, Problem, descent, directions, sphere, steps
+from greatcircle.datasets import ground_effect
+from greatcircle.scaling import spectral_initialisation
+
+ROWS, REPEATS, ROUNDS = 22_401, 30, 3
+COMPILE_LIMIT = 2.0  # seconds
+METHODS = {
+    "Method 1, Curvature": (steps.Curvature(), 2.8),
+    "Method 2, Majorant (Brent)": (steps.Majorant(), 4.0),
+    "Method 2, Majorant (golden section)": (steps.Majorant("golden"), None),
+    "ClosedForm": (steps.ClosedForm(), None),
+}
+
+
+def gradient_of(problem: Problem):
+    """The same loss as JAX users write it."""
+
+    def loss(weights, X, Y):
+        h = X
+        for w in weights[:-1]:
+            h = jax.nn.relu(h @ w)
+        return 0.5 * jnp.mean(jnp.sum((h @ weights[-1] - Y) ** 2, axis=1))
+
+    return partial(jax.jit(jax.value_and_grad(loss)), X=problem.inputs, Y=problem.targets)
+
+
+def timed(function) -> float:
+    started = time.perf_counter()
+    jax.block_until_ready(function())
+    return time.perf_counter() - started
+
+
+def measure(problem: Problem, weights, step) -> dict[str, float]:
+    """Median of the ratio of an iteration to the gradient timed just before it."""
+    weights, sizes, _ = descent._checked_start(problem, weights)
+    direction = directions.Steepest()
+    point = descent._nowhere(weights, direction)
+    visit = partial(descent._visit, problem, jnp.asarray(sizes), direction=direction, step=step)
+    gradient = gradient_of(problem)
+    started = time.perf_counter()
+    _, point = jax.block_until_ready(visit(point, point.angle))
+    compile_seconds = time.perf_counter() - started
+    timed(lambda: gradient(sphere.unpack(point.weights)))
+    gradients, iterations = [], []
+    for _ in range(REPEATS + 5):
+        weights = sphere.unpack(point.weights)
+        gradients.append(timed(lambda weights=weights: gradient(weights)))
+        started = time.perf_counter()
+        moved, _, halvings = descent._search(visit, point)
+        seconds = time.perf_counter() - started
+        point = moved
+        if halvings == 0:
+            iterations.append((gradients[-1], seconds))
+    iterations = iterations[-REPEATS:]  # the first ones still warm up
+    return {
+        "ratio": statistics.median(s / g for g, s in iterations),
+        "iteration_ms": 1e3 * statistics.median(s for _, s in iterations),
+        "gradient_ms": 1e3 * statistics.median(g for g, _ in iterations),
+        "compile_seconds": compile_seconds,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="write benchmarks/iteration.json")
+    parser.add_argument("--check", action="store_true", help="fail where a limit is passed")
+    options = parser.parse_args()
+    table = ground_effect.generate(ROWS)
+    network = Network((12, 25, 30, 15, 3))
+    weights, scaling = spectral_initialisation(network, table.y, 0)
+    problem = Problem(network, scaling.inputs(table.X), scaling.targets(table.y))
+    results, failed = {}, False
+    for name, (step, limit) in METHODS.items():
+        jax.clear_caches()  # each method pays for its own compilation
+        rounds = [measure(problem, weights, step) for _ in range(ROUNDS)]
+        result = min(rounds, key=lambda r: r["ratio"]) | {
+            "ratio": statistics.median(r["ratio"] for r in rounds),
+            "compile_seconds": rounds[0]["compile_seconds"],
+            "limit": limit,
+        }
+        results[name] = result
+        over = limit is not None and (
+            result["ratio"] > limit or result["compile_seconds"] > COMPILE_LIMIT
+        )
+        failed |= over
+        print(
+            f"{name:36s} {result['ratio']:5.2f} × a gradient"
+            f" ({result['iteration_ms']:.2f} ms / {result['gradient_ms']:.2f} ms),"
+            f" compiled in {result['compile_seconds']:.2f} s"
+            + (f", limit {limit} × and {COMPILE_LIMIT} s" if limit else "")
+            + (": PASSED OVER" if over else "")
+        )
+    if options.write:
+        summary = {
+            "rows": ROWS,
+            "layers": network.sizes,
+            "machine": f"{platform.system()} {platform.machine()}, JAX {jax.__version__}",
+            "methods": results,
+        }
+        path = Path(__file__).with_suffix(".json")
+        path.write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
+    return int(options.check and failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
