@@ -6,6 +6,7 @@ os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_backend_opti
 
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from hypothesis import settings
@@ -16,6 +17,13 @@ from greatcircle.precision import precision
 # Compilation makes the first example of a property slow; the same examples on every machine.
 settings.register_profile("greatcircle", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("greatcircle")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_compiled_programs():
+    """Each compiled program holds mapped memory, of which a process has a limited number."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture

@@ -345,7 +345,7 @@ def majorant_step(
     def height(t: float) -> float:
         return majorant(t, weights, gradients, headings, radii, Q)
 
-    grid = [float(t) for t in np.geomspace(1e-12, math.pi, 400)[:-1]] + [math.pi]
+    grid = [float(t) for t in np.geomspace(1e-12, math.pi, 120)[:-1]] + [math.pi]
     heights = [height(t) for t in grid]
     i = int(np.argmin(heights))
     if heights[i] >= 0:  # the height at t = 0

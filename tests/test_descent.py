@@ -3,7 +3,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from greatcircle import Network, Problem, descend, descent, directions, losses, steps, stopping
+from greatcircle import (
+    Network,
+    Problem,
+    descend,
+    descent,
+    directions,
+    losses,
+    sphere,
+    steps,
+    stopping,
+)
 from greatcircle.record import Evaluations, Record
 from small import small
 
@@ -113,6 +123,38 @@ def test_non_finite_gradient():
     result = descend(Outcome(lambda w: jnp.sum(jnp.sqrt(w - w))), START)
     assert result.outcome == "non_finite"
     assert result.records == []
+
+
+@pytest.mark.parametrize("step", [steps.Curvature(), steps.Taylor(2), steps.Taylor(3)])
+def test_non_finite_curvature(step):
+    """Slope minus one at w = e₂, and a second derivative that is infinite there."""
+    result = descend(
+        Outcome(lambda w: w[0, 0] + jnp.abs(w[0, 0]) ** 1.5), (np.array([[0.0, 1.0]]),), step=step
+    )
+    assert result.outcome == "non_finite"
+    assert result.records == []
+
+
+@pytest.mark.parametrize("step", [steps.Curvature(), steps.Majorant(), steps.ClosedForm()])
+def test_a_direction_that_leads_uphill_is_no_descent(step):
+    class Uphill(directions.Steepest):
+        def choose(self, *arguments):
+            heading, memory = super().choose(*arguments)
+            return sphere.scale(heading, -1.0), memory
+
+    s = small(0)
+    result = descend(s.problem(), s.weights, direction=Uphill(), step=step)
+    assert (result.outcome, result.records) == ("no_descent", [])
+
+
+def test_interrupt_before_the_first_point():
+    class Interrupted:
+        def loss(self, weights):
+            raise KeyboardInterrupt
+
+    result = descend(Interrupted(), START)
+    assert result.outcome == "interrupted"
+    np.testing.assert_array_equal(result.weights[0], START[0])
 
 
 def test_zero_gradient_is_convergence():

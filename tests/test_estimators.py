@@ -78,7 +78,7 @@ def test_a_row_of_zeros_predicts_zero():
         ({"method": "adam"}, "method is 'adam'; expected one of ad, mm"),
         ({"scaling": "none"}, "scaling is 'none'; expected one of paper"),
         ({"loss": "mae"}, "loss is 'mae'"),
-        ({"loss": "logistic"}, "between 0 and 1"),
+        ({"loss": "logistic"}, "loss is 'logistic'; expected one of squared, huber"),
         ({"activation": "gelu"}, "activation 'gelu' is refused"),
         ({"hidden_layer_sizes": (5, 0)}, "hidden_layer_sizes is"),
         ({"hidden_layer_sizes": (5, -1)}, "hidden_layer_sizes is"),

@@ -178,9 +178,10 @@ def declare(
     slack = (rounding[1:] + rounding[:-1])[keep]
     if np.any(rise > high * run + slack) or np.any(rise < low * run - slack):
         quotients = rise / run
+        small = max(abs(quotients.min()), abs(quotients.max())) <= 1
         raise ValueError(
             f"activation {name!r} has difference quotients from {quotients.min():.6g} to "
             f"{quotients.max():.6g} on the grid, outside the declared slopes ({low:g}, {high:g}); "
-            "declare the interval that contains them"
+            + ("declare the interval that contains them" if small else "choose another function")
         )
     return Activation(name, function, (low, high), declared=True)

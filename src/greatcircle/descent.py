@@ -2,14 +2,14 @@
 
 One compiled program, `_visit`, does a whole iteration: it turns the weights, looks whether the loss
 fell, and if so works out all that the next turn needs. The accepted trial point is the next
-starting point, so nothing is evaluated twice, and a refused trial costs a forward pass only.
+starting point, so the loop evaluates nothing twice, and a refused trial costs a forward pass only.
 """
 
 import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -134,15 +134,18 @@ def descend(
     with precision(dtype):
         radii, point = jnp.asarray(sizes), _nowhere(weights, direction)
         visit = partial(_visit, objective, radii, direction=direction, step=step)
-        started = time.perf_counter()
-        accepted, point = visit(point, point.angle)
-        evaluations, ending = trial_cost.plus(accepted_cost), None
-        if not accepted:
-            evaluations, ending = trial_cost, ("non_finite", "the loss is not finite at the start")
-        initial_loss = float(point.loss) * float(objective.unit)
-        setup_seconds = time.perf_counter() - started
-        records: list[Record] = []
+        evaluations, records, ending = Evaluations(), [], None
+        initial_loss, setup_seconds, unit = math.inf, 0.0, float(objective.unit)
         try:
+            started = time.perf_counter()
+            accepted, point = visit(point, point.angle)
+            evaluations = evaluations.plus(trial_cost)
+            if accepted:
+                evaluations = evaluations.plus(accepted_cost)
+            else:
+                ending = "non_finite", "the loss is not finite at the start"
+            initial_loss = float(point.loss) * unit
+            setup_seconds = time.perf_counter() - started
             while not ending and not (ending := _ending(point, records, stop)):
                 started = time.perf_counter()
                 moved, angle, halvings = _search(visit, point)
@@ -154,20 +157,19 @@ def descend(
                 spent = spent.plus(accepted_cost)
                 evaluations = evaluations.plus(spent)
                 seconds = time.perf_counter() - started
-                unit = float(objective.unit)
                 records.append(
                     _record(len(records) + 1, unit, point, moved, angle, halvings, spent, seconds)
                 )
                 point = moved
-                if callback and callback(records[-1], sphere.unpack(point.weights)):
+                if callback and callback(records[-1], _on_host(point.weights)):
                     ending = "stopped", "the callback asked to stop"
         except KeyboardInterrupt:
             ending = "interrupted", "interrupted from the keyboard"
         outcome, reason = ending
         log.info("%s after %d iterations: %s", outcome, len(records), reason)
         return Result(
-            weights=jax.device_get(sphere.unpack(point.weights)),
-            loss=float(point.loss) * float(objective.unit),
+            weights=_on_host(point.weights),
+            loss=float(point.loss) * unit,
             initial_loss=initial_loss,
             outcome=outcome,
             reason=reason,
@@ -222,14 +224,16 @@ def _search(
 def _ending(point: _Point, records: list[Record], stop: stopping.Rule) -> tuple[str, str] | None:
     """Outcome and reason, when this point is the last."""
     slope, angle = float(point.slope), float(point.angle)
-    if not (math.isfinite(slope) and math.isfinite(angle)):
-        return "non_finite", "the gradient or the angle is not finite"
+    if not math.isfinite(slope):
+        return "non_finite", "the gradient is not finite"
     if slope == 0:
         return "converged", "the gradient along the spheres is zero"
     if rule := stop.fired(records):
         return "converged" if rule.converged else "max_iter", repr(rule)
     if slope > 0:
         return "no_descent", "the direction does not lead downhill"
+    if not math.isfinite(angle):
+        return "non_finite", "the step rule's angle is not finite"
     if angle <= 0:
         return "no_descent", "the step rule finds no angle with a lower loss"
     return None
@@ -266,7 +270,7 @@ def _nowhere(weights: Tree, direction: Direction) -> _Point:
     nan = jnp.full((), jnp.nan, packed.rows.dtype)
     return _Point(
         weights=packed,
-        heading=sphere.scale(packed, 0.0),
+        heading=replace(packed, rows=np.zeros_like(packed.rows)),
         memory=direction.start(packed),
         loss=jnp.full_like(nan, jnp.inf),
         slope=nan,
@@ -274,6 +278,11 @@ def _nowhere(weights: Tree, direction: Direction) -> _Point:
         curvature=nan,
         predicted=nan,
     )
+
+
+def _on_host(weights: sphere.Packed) -> Tree:
+    """The matrices as NumPy arrays, cut on the host: cutting on the device would compile."""
+    return sphere.unpack(jax.device_get(weights))
 
 
 def _checked_start(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:

@@ -22,6 +22,8 @@ METHODS: dict[str, steps.Step] = {"ad": steps.Curvature(), "mm": steps.Majorant(
 
 SCALINGS = (PaperScaling.name,)
 
+LOSSES = ("squared", "huber")
+
 
 class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Regression by a network with a known Lipschitz bound, trained without a learning rate.
@@ -37,7 +39,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     scaling
         "paper": inputs to unit norm row by row, targets to the initial network's gain.
     loss
-        "squared" or "huber".
+        "squared" or "huber", or a loss object.
     radius
         Frobenius norm of each weight matrix: one number, or one for each layer.
     max_iter
@@ -100,6 +102,8 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError(f"method is {self.method!r}; expected one of {', '.join(METHODS)}")
         if self.scaling not in SCALINGS:
             raise ValueError(f"scaling is {self.scaling!r}; expected one of {', '.join(SCALINGS)}")
+        if isinstance(self.loss, str) and self.loss not in LOSSES:
+            raise ValueError(f"loss is {self.loss!r}; expected one of {', '.join(LOSSES)}")
         if not self.tol >= 0:
             raise ValueError(f"tol is {self.tol!r}; expected a number that is not negative")
         checked: Any = validate_data(

@@ -111,7 +111,8 @@ class Problem:
         share = _checked_share(sample_weight, len(x))
         dtype = checked_dtype(dtype)
         with precision(np.float64):
-            zero = float(share @ np.asarray(self.criterion.rows(jnp.zeros_like(y), jnp.asarray(y))))
+            rows = jax.jit(self.criterion.rows)(np.zeros_like(y), y)
+            zero = float(share @ np.asarray(rows))
         with precision(dtype):
             self.inputs, self.targets = jnp.asarray(x, dtype), jnp.asarray(y, dtype)
             self.share = jnp.asarray(share, dtype)

@@ -42,7 +42,7 @@ class PaperScaling:
         return cls(gain / (largest if largest > 0 else 1.0))
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
-        """X / ‖x‖, row by row; a row of norm zero stays zero."""
+        """Divide each row by its norm; a row of norm zero stays zero."""
         size = _row_norms(x)
         return np.divide(x, size, out=np.zeros_like(x, np.float64), where=size > 0)
 

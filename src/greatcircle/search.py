@@ -1,7 +1,7 @@
 """Minimum of a function of one variable on an interval, compiled and bounded.
 
-`golden` and `brent` take any function that is unimodal on the interval and give its minimiser and
-minimum; `polynomial` finds the global minimiser of a polynomial.
+`golden` and `brent` give minimiser and minimum of any function: the only one where the function is
+unimodal, otherwise one of its local ones. `polynomial` finds the global minimiser of a polynomial.
 """
 
 import math

@@ -30,18 +30,20 @@ Tree = Any
 class Packed:
     """Matrices as the rows of one array, filled up with zeros."""
 
-    rows: Array
+    rows: Any
+    """An array of JAX or NumPy."""
     structure: Any = field(metadata={"static": True})
     shapes: tuple[tuple[int, ...], ...] = field(metadata={"static": True})
 
 
 def pack(tree: Tree) -> Packed:
-    """The matrices as rows."""
+    """The matrices as rows; NumPy's stay NumPy's."""
     leaves, structure = jax.tree.flatten(tree)
+    xp = np if all(isinstance(leaf, np.ndarray) for leaf in leaves) else jnp
     shapes = tuple(np.shape(leaf) for leaf in leaves)
     widest = max(math.prod(shape) for shape in shapes)
-    rows = [jnp.pad(jnp.ravel(m), (0, widest - np.size(m))) for m in leaves]
-    return Packed(jnp.stack(rows), structure, shapes)
+    rows = [xp.pad(xp.ravel(m), (0, widest - np.size(m))) for m in leaves]
+    return Packed(xp.stack(rows), structure, shapes)
 
 
 def unpack(tree: Tree) -> Tree:

@@ -107,6 +107,7 @@ class Curvature:
         inside = ~flat & (extreme >= 0) & (extreme <= epsilon)
         angle = jnp.where(inside, extreme, epsilon)
         angle = jnp.where(flat & (slope == 0), 0, angle)
+        angle = jnp.where(jnp.isfinite(curvature), angle, jnp.nan)  # nothing to go by
         if self.compare:
             return self._lowest(here, curvature, angle)
         return Proposal(angle, curvature, -(slope + 0.5 * curvature * angle) * angle)
@@ -164,6 +165,7 @@ class Taylor:
             derivatives += list(arcs.taylor(here.objective, here.arc, self.order)[2:])
         coefficients = jnp.stack([d / math.factorial(k) for k, d in enumerate(derivatives)])
         angle = search.polynomial(coefficients, self.max_angle)
+        angle = jnp.where(jnp.all(jnp.isfinite(coefficients)), angle, jnp.nan)  # nothing to go by
         predicted = -jnp.polyval(coefficients.at[0].set(0)[::-1], angle)
         curvature = derivatives[2] if self.order > 1 else jnp.full_like(angle, jnp.nan)
         return Proposal(angle, curvature, predicted)
@@ -176,7 +178,8 @@ class Majorant:
     Parameters
     ----------
     search
-        "brent" (default: a third of the evaluations, the same angle) or "golden".
+        "brent" (default: the same angle in half the evaluations in float32, in a third of them in
+        float64) or "golden".
     """
 
     search: str = "brent"
