@@ -114,7 +114,7 @@ def _demo(options: argparse.Namespace) -> int:
     else:
         Console().print(_results_table(runs, paper_numbers()["experiment_1"]))
     for path in written:
-        messages.print(f"wrote {path}", highlight=False)
+        messages.print(f"wrote {path}", highlight=False, soft_wrap=True)
     return 0
 
 
