@@ -50,6 +50,7 @@ def test_every_module_has_tests_or_is_shown_in_others():
         "directions": "descent",
         "experiments": "paper",
         "gains": "network",
+        "methods": "estimators",
         "precision": "network",
         "record": "descent",
     }

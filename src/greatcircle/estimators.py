@@ -8,17 +8,15 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from greatcircle import certificate, steps, stopping
+from greatcircle import certificate, stopping
 from greatcircle.activations import Activation
 from greatcircle.certificate import Certificate
 from greatcircle.descent import descend
 from greatcircle.losses import Loss
+from greatcircle.methods import DIRECTIONS, METHODS, STEPS, lookup
 from greatcircle.network import Network
 from greatcircle.problem import Problem
 from greatcircle.scaling import PaperScaling, spectral_initialisation
-
-METHODS: dict[str, steps.Step] = {"ad": steps.Curvature(), "mm": steps.Majorant()}
-"""The paper's Method 1 (automatic differentiation) and Method 2 (majorisation-minimisation)."""
 
 SCALINGS = (PaperScaling.name,)
 
@@ -98,8 +96,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows X and targets y (one column, or several)."""
-        if self.method not in METHODS:
-            raise ValueError(f"method is {self.method!r}; expected one of {', '.join(METHODS)}")
+        method = lookup(METHODS, self.method, "method")
         if self.scaling not in SCALINGS:
             raise ValueError(f"scaling is {self.scaling!r}; expected one of {', '.join(SCALINGS)}")
         if isinstance(self.loss, str) and self.loss not in LOSSES:
@@ -126,7 +123,13 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             dtype=self.dtype,
         )
         stop = stopping.MaxIter(self.max_iter) | stopping.DecreaseBelow(self.tol)
-        result = descend(problem, weights, step=METHODS[self.method], stop=stop)
+        result = descend(
+            problem,
+            weights,
+            direction=DIRECTIONS[method.direction],
+            step=STEPS[method.step],
+            stop=stop,
+        )
 
         self.network_ = network
         self.scaling_ = scaling

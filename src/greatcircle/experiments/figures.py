@@ -1,8 +1,9 @@
 """Figures in the manner of the paper's, drawn with Matplotlib and saved as PNG and PDF."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -93,3 +94,38 @@ def _curve(
         # On a log axis the band must stay positive.
         low = np.maximum(mean - spread, 0.1 * mean)
         axes.fill_between(x, low, mean + spread, color=colour, alpha=0.2, linewidth=0)
+
+
+def heatmaps(
+    ours: Mapping[str, Any], paper: Mapping[str, Any], quantities: Mapping[str, str]
+) -> Figure:
+    """The paper's Figure 2: a row for each quantity; ours, the paper's, and their difference.
+
+    Both arguments have the layout of `experiment_2` in the paper's `reference.json`.
+    """
+    figure = Figure(figsize=(13, 3.4 * len(quantities)), layout="constrained")
+    for row, (name, label) in zip(
+        figure.subplots(len(quantities), 3, squeeze=False), quantities.items(), strict=True
+    ):
+        mine, theirs = (np.array(x[name], np.float64) for x in (ours, paper))
+        together = np.concatenate([mine.ravel(), theirs.ravel()])
+        scale = {"vmin": np.nanmin(together), "vmax": np.nanmax(together), "cmap": "cividis_r"}
+        difference = mine - theirs
+        reach = np.nanmax(np.abs(difference))
+        centred = {"vmin": -reach, "vmax": reach, "cmap": "RdBu_r"}
+        titles = (f"{label}, here", f"{label}, paper", "here − paper")
+        values, styles = (mine, theirs, difference), (scale, scale, centred)
+        for axes, title, cells, style in zip(row, titles, values, styles, strict=True):
+            image = axes.imshow(cells, origin="lower", aspect="auto", **style)
+            axes.set_title(title)
+            axes.set_xticks(range(len(ours["widths"])), ours["widths"])
+            axes.set_yticks(range(len(ours["depths"])), ours["depths"])
+            axes.set_xlabel("width")
+            axes.set_ylabel("depth")
+            for (i, j), value in np.ndenumerate(cells):
+                red, green, blue, _ = image.cmap(image.norm(value))
+                dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+                text = f"{value:.1f}" if name == "seconds" else f"{value:.3f}"
+                axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
+            figure.colorbar(image, ax=axes)
+    return figure

@@ -1,0 +1,231 @@
+"""Tables from the user's own files: CSV, gzipped CSV or Parquet, read by polars.
+
+What a file may get wrong is checked here, once, for every loader: that it exists, that it can be
+read, that the columns are there, that they hold numbers, and that none is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from greatcircle.datasets.table import Table
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMATS = (".csv", ".csv.gz", ".parquet")
+
+_SHOWN = 5  # rows or names an error lists before it only counts
+
+
+def read(
+    path: str | PathLike[str],
+    *,
+    targets: str | Sequence[str],
+    inputs: str | Sequence[str] | None = None,
+    time: str | None = None,
+) -> Table:
+    """Read a table from a CSV or Parquet file.
+
+    Parameters
+    ----------
+    path : path
+        A file that ends in .csv, .csv.gz or .parquet. A CSV has its column names in the first line.
+    targets : str or sequence of str
+        Names of the columns to predict.
+    inputs : str or sequence of str, optional
+        Names of the columns to predict from; all other columns of numbers if not given. Columns of
+        text and the time are then left out; a column with both numbers and text is an error.
+    time : str, optional
+        Name of a column that is kept in the table but is no input.
+
+    Returns
+    -------
+    Table
+        The inputs, the targets and the time, as float64.
+    """
+    path = Path(path)
+    wanted = _names(targets)
+    held_out = _names(time) if time is not None else ()
+    table = frame(path)
+    require(table, (*wanted, *held_out), path)
+    if inputs is None:
+        rest = [name for name in table.columns if name not in (*wanted, *held_out)]
+        given = _columns_of_numbers(table, rest)
+        if not given:
+            raise ValueError(
+                f"{path} has the columns {_listed(table.columns)}, none of which holds numbers "
+                f"and is not the time or a target; expected at least one input: name fewer "
+                f"targets than {_listed(wanted)} or add columns"
+            )
+    else:
+        given = _names(inputs)
+        require(table, given, path)
+    used = (*given, *wanted, *held_out)
+    twice = sorted({name for name in used if used.count(name) > 1})
+    if twice:
+        raise ValueError(
+            f"the columns {_listed(twice)} were named more than once among inputs={list(given)}, "
+            f"targets={list(wanted)} and time={time!r}; expected each column in one place: "
+            "remove the repeated names"
+        )
+    return Table(numbers(table, used, path), given, wanted)
+
+
+def frame(path: str | PathLike[str], *, header: bool = True) -> pl.DataFrame:
+    """Read a file as it is, with at least one row.
+
+    Parameters
+    ----------
+    path : path
+        A file that ends in .csv, .csv.gz or .parquet.
+    header : bool
+        Whether the first line of a CSV holds the names of its columns. If not, it is a row like any
+        other.
+
+    Returns
+    -------
+    polars.DataFrame
+        All columns; those of a CSV as text, which `numbers` turns into numbers.
+    """
+    # Here, not at the top: reading a file is the only thing that needs polars, and importing it
+    # takes longer than importing the rest of the datasets.
+    import polars as pl
+
+    path = Path(path)
+    if not path.is_file():
+        what = "a folder" if path.is_dir() else "nothing"
+        raise FileNotFoundError(
+            f"there is {what} at {path}; expected a file that ends in {', '.join(FORMATS)}: "
+            "check the path"
+        )
+    name = path.name.lower()
+    if not name.endswith(FORMATS):
+        raise ValueError(
+            f"{path} was given as a table; expected a file that ends in {', '.join(FORMATS)}: "
+            "convert or rename it"
+        )
+    try:
+        if name.endswith(".parquet"):
+            # Not memory mapped: a file on which another process writes would end this one.
+            table = pl.read_parquet(path, memory_map=False)
+        else:
+            # As text: to find the types, polars reads the file a second time, and it would stop at
+            # the first number that is spelled wrong, without naming its column.
+            table = pl.read_csv(path, has_header=header, infer_schema=False)
+    except pl.exceptions.NoDataError:
+        raise _no_rows(path) from None
+    except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+        kind = "Parquet" if name.endswith(".parquet") else "CSV"
+        # The first line says what is wrong; the others advise on arguments of polars.
+        reason = (str(error).splitlines() or ["for no stated reason"])[0]
+        raise ValueError(
+            f"{path} cannot be read as {kind} ({reason}); expected a complete {kind} file: "
+            "check that it was saved or copied to its end"
+        ) from error
+    if table.height == 0:
+        raise _no_rows(path)
+    return table
+
+
+def require(table: pl.DataFrame, names: Iterable[str], path: str | PathLike[str]) -> None:
+    """Raise an error that names the columns which are not in the table."""
+    missing = [name for name in names if name not in table.columns]
+    if missing:
+        raise ValueError(
+            f"{path} has the columns {_listed(table.columns)}; expected also {_listed(missing)}: "
+            "correct the names (capitals and spaces count) or add the columns"
+        )
+
+
+def numbers(
+    table: pl.DataFrame, names: Sequence[str], path: str | PathLike[str]
+) -> dict[str, NDArray[np.float64]]:
+    """Take columns of finite numbers from a table.
+
+    Parameters
+    ----------
+    table : polars.DataFrame
+        A table with these columns.
+    names : sequence of str
+        The columns to take.
+    path : path
+        Where the table comes from, for the error.
+
+    Returns
+    -------
+    dict
+        One float64 array for each name. Text that spells a number counts as one.
+    """
+    import polars as pl
+
+    columns: dict[str, NDArray[np.float64]] = {}
+    faults: list[str] = []
+    for name in names:
+        series = table[name]
+        if not (series.dtype.is_numeric() or series.dtype == pl.String):
+            faults.append(f"column {name!r} holds {series.dtype}")
+            continue
+        # Missing values come out as NaN, like the text that is no number.
+        values = np.array(_as_numbers(series).fill_null(np.nan).to_numpy(), np.float64)
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            shown = [f"{row + 1} ({_spelled(series[int(row)])})" for row in bad[:_SHOWN]]
+            more = f" and {bad.size - _SHOWN} more" if bad.size > _SHOWN else ""
+            faults.append(f"column {name!r} has no number in the rows {', '.join(shown)}{more}")
+        columns[name] = values
+    if faults:
+        raise ValueError(
+            f"{path}: {'; '.join(faults)}; expected a finite number in every row (rows count from "
+            "1, without the header): fill in or remove these rows, or leave these columns out"
+        )
+    return columns
+
+
+def _columns_of_numbers(table: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns with any number in them.
+
+    One slip of the pen in a column must be an error, which `numbers` raises: leaving the column out
+    in silence would train on fewer inputs than the user believes.
+    """
+    import polars as pl
+
+    return tuple(
+        name
+        for name in names
+        if (dtype := table.schema[name]).is_numeric()
+        or (dtype == pl.String and _as_numbers(table[name]).is_finite().any())
+    )
+
+
+def _as_numbers(series: pl.Series) -> pl.Series:
+    import polars as pl
+
+    if series.dtype == pl.String:
+        series = series.str.strip_chars()
+    return series.cast(pl.Float64, strict=False)
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _spelled(value: object) -> str:
+    return "empty" if value is None else repr(value)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:40])
+    return shown + (f" and {len(names) - 40} more" if len(names) > 40 else "")
+
+
+def _no_rows(path: Path) -> ValueError:
+    return ValueError(
+        f"{path} has no rows; expected at least one: check that the file was written to its end"
+    )

@@ -1,0 +1,146 @@
+"""From a list of jobs to a folder with everything: store, results, figures."""
+
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from greatcircle import report
+from greatcircle.datasets import Table
+from greatcircle.experiments import exp1, exp2, figures
+from greatcircle.experiments.run import paper_numbers
+from greatcircle.experiments.sweep import Job, Row, Store, fingerprint
+
+STORE = "runs.jsonl"
+
+
+def store(folder: Path) -> Store:
+    """Where the runs of an experiment are kept."""
+    return Store(folder / STORE)
+
+
+def results(experiment: str, table: Table, rows: Mapping[Job, Row], *, data: str) -> dict[str, Any]:
+    """What happened, in the layout of the paper's `reference.json`."""
+    layers = (len(table.inputs), *next(iter(rows)).hidden, len(table.targets))
+    summary = exp1.summary(rows, layers) if experiment == "exp1" else exp2.summary(rows)
+    return {
+        "source": f"greatcircle {version('greatcircle')}",
+        "machine": f"{platform.system()} {platform.machine()}, "
+        f"Python {platform.python_version()}, JAX {version('jax')}, float32, "
+        "one thread for each run",
+        "data": data,
+        "data_fingerprint": fingerprint(table),
+        "rows": len(table),
+        "failed_runs": [row["error"] for row in rows.values() if "error" in row],
+        f"experiment_{experiment[-1]}": summary,
+    }
+
+
+def write(
+    experiment: str,
+    folder: Path,
+    rows: Mapping[Job, Row],
+    summary: dict[str, Any],
+    command: str,
+) -> list[Path]:
+    """`results.json`, the figures as PNG and PDF, and `report.html`; the files written."""
+    path = folder / "results.json"
+    path.write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
+    written = [path]
+    paper = paper_numbers()
+    if experiment == "exp1":
+        panels = exp1.panels(rows)
+        figure = figures.learning_curves(list(panels.values()))
+        written += figures.save(figure, folder / "learning_curves")
+        sections = _sections_1(summary["experiment_1"], paper["experiment_1"], panels)
+    else:
+        ours = summary["experiment_2"]
+        figure = figures.heatmaps(ours, paper["experiment_2"], exp2.QUANTITIES)
+        written += figures.save(figure, folder / "heatmaps")
+        sections = _sections_2(ours, paper["experiment_2"])
+    page = report.Report(
+        title=f"Experiment {experiment[-1]} of the paper, rerun",
+        lead='Cho & Shin, "Automatic Optimisation of Normalised Neural Networks", L4DC 2024: '
+        f"rerun by greatcircle on {summary['data']} ({summary['rows']} rows), beside the "
+        "published numbers. Other data than the paper's give other numbers: compare the level "
+        "and the trends.",
+        sections=sections,
+        command=command,
+        facts=[
+            ("software", summary["source"]),
+            ("machine", summary["machine"]),
+            ("data", f"{summary['data']}, fingerprint {summary['data_fingerprint']}"),
+            ("failed runs", str(len(summary["failed_runs"]))),
+            ("the paper's machine", paper["machine"]),
+        ],
+    )
+    return [*written, report.write(page, folder / "report.html")]
+
+
+def _sections_1(
+    ours: dict[str, Any], paper: dict[str, Any], panels: Mapping[str, figures.Panel]
+) -> list[report.Section]:
+    """Table 1, then Figure 1 for each method."""
+    table = report.TableBlock(
+        headings=("", "train RMS [N]", "test RMS [N]", "seconds", "iterations", "seeds"),
+        rows=[
+            (name, *_numbers(numbers[method], numbers["seeds"]))
+            for method in panels
+            for name, numbers in ((exp1.TITLES[method], ours), ("paper", paper))
+        ],
+        caption="Mean ± standard deviation over the seeds.",
+    )
+    curves = [
+        report.Section(
+            panel.title,
+            charts=[
+                report.Chart(
+                    report.learning_curves(
+                        panel.title,
+                        list(range(len(panel.train))),
+                        panel.train,
+                        panel.test,
+                        panel.angle,
+                    ),
+                    "Training and test objective of the scaled problem, and the computed angle.",
+                    f"The training objective falls from {panel.train[:, 0].mean():.2e} to "
+                    f"{panel.train[:, -1].mean():.2e} in {panel.train.shape[1] - 1} iterations.",
+                )
+            ],
+        )
+        for panel in panels.values()
+    ]
+    return [report.Section("Errors and times", tables=[table]), *curves]
+
+
+def _numbers(method: dict[str, Any], seeds: int) -> tuple[str, ...]:
+    spread = [f"{method[k][0]:.4f} ± {method[k][1]:.4f}" for k in ("train_rms", "test_rms")]
+    seconds = f"{method['seconds'][0]:.2f} ± {method['seconds'][1]:.2f}"
+    return *spread, seconds, str(method["iterations"]), str(method.get("seeds", seeds))
+
+
+def _sections_2(ours: dict[str, Any], paper: dict[str, Any]) -> list[report.Section]:
+    """Heatmaps of each quantity."""
+    sections = []
+    for name, label in exp2.QUANTITIES.items():
+        mine, theirs = (np.array(x[name], np.float64) for x in (ours, paper))
+        word, _, unit = label.partition(" [")
+        figure = report.heatmaps(
+            ours["depths"],
+            ours["widths"],
+            mine,
+            theirs,
+            word,
+            unit.rstrip("]") or "s",
+            log=name == "seconds",
+        )
+        description = (
+            f"Mean over {ours['seeds']} seeds, from {np.nanmin(mine):.3f} to "
+            f"{np.nanmax(mine):.3f}; the paper's go from {theirs.min():.3f} to {theirs.max():.3f}."
+        )
+        sections.append(report.Section(label, charts=[report.Chart(figure, label, description)]))
+    return sections

@@ -1,0 +1,28 @@
+"""One self-contained HTML page from a run: text, tables and interactive charts, no network.
+
+`page` describes a page and writes it, whatever was run; `charts` builds the figures the
+experiments share. Any Plotly figure can stand beside them.
+"""
+
+from greatcircle.report.charts import heatmaps, learning_curves
+from greatcircle.report.page import (
+    Chart,
+    Highlight,
+    Report,
+    Section,
+    TableBlock,
+    render,
+    write,
+)
+
+__all__ = [
+    "Chart",
+    "Highlight",
+    "Report",
+    "Section",
+    "TableBlock",
+    "heatmaps",
+    "learning_curves",
+    "render",
+    "write",
+]
