@@ -215,10 +215,8 @@ def _table_1(ours: dict[str, Any], paper: dict[str, Any]) -> Table:
     table.add_column("", no_wrap=True)
     for heading in ("train RMS", "test RMS", "seconds", "steps", "seeds"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for method in ("ad", "mm"):
+    for method in (m for m in exp1.TITLES if m in ours):
         for name, numbers in ((exp1.TITLES[method], ours), ("  paper", paper)):
-            if method not in numbers:
-                continue
             m = numbers[method]
             spread = (f"{m[k][0]:.3f} ± {m[k][1]:.3f}" for k in ("train_rms", "test_rms"))
             seconds = f"{m['seconds'][0]:.1f} ± {m['seconds'][1]:.1f}"
