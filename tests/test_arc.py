@@ -11,6 +11,7 @@ import pytest
 import oracle
 from greatcircle import arc as arcs
 from greatcircle import directions, sphere
+from greatcircle.activations import declare
 from greatcircle.arc import Arc
 from greatcircle.precision import precision
 from small import ACTIVATION_NAMES, LOSS_NAMES, small
@@ -108,6 +109,18 @@ def test_taylor_coefficients_are_the_oracles_for_layers_of_any_speed(activation,
     for find, order in ((arcs.taylor, 5), (arcs._nested, 3)):
         found = jax.jit(find, static_argnums=2)(problem, arc, order)
         np.testing.assert_allclose(found, expected[: order + 1], rtol=1e-8, atol=1e-10 * size)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("function", [jax.nn.relu, lambda z: jnp.clip(z, -1, 1)])
+def test_taylor_falls_back_where_taylor_mode_has_no_rule(function):
+    """Whatever the experimental Taylor mode raises, nested forward mode answers."""
+    s = small(0, activation=declare(function, (0, 1), name="user"))
+    problem = s.problem()
+    arc, gradient, left = arc_of(problem, s.weights, np.array(s.radii), (1.0,) * 3)
+    found = jax.jit(arcs.taylor, static_argnums=2)(problem, arc, 3)
+    second = jax.jit(arcs.second_derivative)(problem, arc, gradient, left)
+    np.testing.assert_allclose(found[2], second, rtol=1e-9, atol=1e-12)
 
 
 def test_slope_of_float32_weights_does_not_cancel():

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from greatcircle import cli
+from greatcircle import cli, descent
 from greatcircle.experiments import demo as demos
 from greatcircle.experiments.run import paper_numbers
 
@@ -55,16 +55,18 @@ def test_mistakes_get_a_message_and_an_exit_code(tmp_path, capsys):
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert cli.main(["demo", "--out", str(blocked)]) == 2
-    assert "greatcircle: " in capsys.readouterr().err
+    assert "greatcircle: --out is" in capsys.readouterr().err
 
 
 def test_interrupt_is_said_and_not_a_traceback(monkeypatch, capsys, tmp_path):
-    def interrupt(*_, **__):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demos, "train", interrupt)
+    # In the middle of a real run: what the record goes to raises, as Ctrl-C would.
+    monkeypatch.setattr(descent, "_record", interrupt)
     assert cli.main(["demo", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.strip().endswith("interrupted")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_installed_command_answers():
@@ -75,3 +77,31 @@ def test_the_installed_command_answers():
         check=True,
     )
     assert "demo" in run.stdout
+
+
+def test_reproduce_a_small_experiment_and_go_on(tmp_path, capsys):
+    command = ["reproduce", "exp1", "--seeds", "2", "--iterations", "3", "--jobs", "2"]
+    for _ in range(2):  # the second time nothing is left to run
+        assert cli.main([*command, "--out", str(tmp_path)]) == 0
+        out, _ = capsys.readouterr()
+        assert "Method 1" in out
+        assert "paper" in out
+    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 4
+    results = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    paper = paper_numbers()
+    assert results["experiment_1"]["layers"] == paper["experiment_1"]["layers"]
+    for method in ("ad", "mm"):
+        assert set(paper["experiment_1"][method]) <= set(results["experiment_1"][method])
+        assert results["experiment_1"][method]["rises"] == 0
+    written = {p.name for p in tmp_path.iterdir()}
+    assert {"report.html", "learning_curves.png", "learning_curves.pdf"} <= written
+
+
+def test_reproduce_mistakes(tmp_path, capsys):
+    for arguments, message in (
+        (["--seeds", "0"], "--seeds is 0"),
+        (["--data", "nothing.csv"], "--targets is missing"),
+        (["--data", "nothing.csv", "--targets", "y"], "nothing.csv"),
+    ):
+        assert cli.main(["reproduce", "exp1", "--out", str(tmp_path), *arguments]) == 2
+        assert message in capsys.readouterr().err

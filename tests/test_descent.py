@@ -223,6 +223,37 @@ def test_interrupt_keeps_what_was_reached():
     assert float(s.problem().loss(result.weights)) == pytest.approx(result.loss, rel=1e-12)
 
 
+def test_a_changed_object_is_seen():
+    """Compiled programs hold the data of a user's object: they must not outlive a change."""
+    problem, start = user_problem()
+    first = descend(problem, start, stop=stopping.MaxIter(30))
+    problem.targets = {k: -v for k, v in problem.targets.items()}
+    second = descend(problem, start, stop=stopping.MaxIter(30))
+    np.testing.assert_allclose(second.weights["a"], -first.weights["a"], atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"stop": 200}, "stop is 200"),
+        ({"step": "ad"}, "step is 'ad'"),
+        ({"step": steps.Curvature}, "step is <class"),
+        ({"direction": "steepest"}, "direction is 'steepest'"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_named(arguments, message):
+    s = small(0)
+    with pytest.raises(TypeError, match=message):
+        descend(s.problem(), s.weights, **arguments)
+
+
+def test_arrived_at_rounding_is_convergence():
+    problem, start = user_problem(np.float32)
+    result = descend(problem, start)
+    assert result.converged
+    assert "rounding" in result.reason or "zero" in result.reason
+
+
 def test_callback_sees_every_record_and_may_stop():
     s = small(0)
     seen = []

@@ -98,6 +98,22 @@ def test_gains_are_exact_singular_values():
 
 
 @pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (0.5 * np.eye(3), "one array"),
+        ([], "empty"),
+        ([np.ones(3)], "not a finite matrix"),
+        ([np.full((2, 2), np.nan)], "not a finite matrix"),
+        ([np.ones((2, 3)), np.ones((7, 4))], "7 rows"),
+    ],
+)
+def test_no_bound_for_what_is_no_network(weights, message):
+    for bound in (certificate.spectral, certificate.frobenius):
+        with pytest.raises(ValueError, match=message):
+            bound(weights)
+
+
+@pytest.mark.parametrize(
     ("sizes", "message"),
     [
         ((3,), "at least"),

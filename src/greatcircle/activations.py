@@ -13,6 +13,7 @@ through every one of them.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +46,12 @@ class Activation:
     slopes: tuple[float, float] = (0.0, 1.0)
     curved: bool = True
     declared: bool = False
+
+    def __reduce__(self) -> Any:
+        """Pickle the built-in ones by name: their functions need not be importable."""
+        if ACTIVATIONS.get(self.name) is self:
+            return get, (self.name,)
+        return Activation, (self.name, self.function, self.slopes, self.curved, self.declared)
 
     def __call__(self, z: Array) -> Array:
         """ρ(z)."""
@@ -91,7 +98,7 @@ ACTIVATIONS: dict[str, Activation] = {
         Activation("arctan", jnp.arctan),
         # ρ' = eᶻ in (0, 1) for z < 0, else 1
         Activation("elu", _elu),
-        Activation("identity", lambda z: z, (1.0, 1.0), curved=False),
+        Activation("identity", lambda z: z, curved=False),
     )
 }
 
@@ -149,7 +156,10 @@ def declare(
         When the grid refutes one of the three conditions or the declared interval.
     """
     name = name or str(getattr(function, "__name__", "custom"))
-    low, high = map(float, slopes)
+    try:
+        low, high = map(float, slopes)
+    except (TypeError, ValueError):
+        raise ValueError(f"slopes is {slopes!r}; expected two numbers (low, high)") from None
     if not -1 <= low <= high <= 1:
         raise ValueError(
             f"slopes is {slopes!r}; expected (low, high) with -1 <= low <= high <= 1, "
@@ -157,8 +167,14 @@ def declare(
         )
     decades = np.logspace(-6, 3, 2000)
     grid = np.sort(np.concatenate([-decades, [0.0], decades, np.linspace(-20, 20, 4001)]))
-    with precision(np.float64):
-        values = np.asarray(function(jnp.asarray(grid)), np.float64)
+    try:
+        with precision(np.float64):
+            values = np.asarray(jax.jit(function)(grid), np.float64)
+    except Exception as error:  # whatever a function that is not JAX's may raise
+        raise ValueError(
+            f"activation {name!r} cannot be compiled ({type(error).__name__}); "
+            "expected a scalar function written with jax.numpy"
+        ) from error
     if values.shape != grid.shape or not np.all(np.isfinite(values)):
         raise ValueError(
             f"activation {name!r} does not give one finite number for each real number; "

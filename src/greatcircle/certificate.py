@@ -31,5 +31,23 @@ def spectral(weights: Sequence[ArrayLike]) -> Certificate:
 
 
 def _product(weights: Sequence[ArrayLike], order: Literal["fro", 2], method: str) -> Certificate:
-    norms = [np.linalg.norm(np.asarray(w, np.float64), order) for w in weights]
+    norms = [np.linalg.norm(w, order) for w in _checked(weights)]
     return Certificate(float(np.prod(norms)), method)
+
+
+def _checked(weights: Sequence[ArrayLike]) -> list[np.ndarray]:
+    """Matrices that make a network, or an error: a wrong shape must not become a wrong bound."""
+    if isinstance(weights, np.ndarray):
+        raise ValueError("weights is one array; expected a list of matrices, [W] for one layer")
+    matrices = [np.asarray(w, np.float64) for w in weights]
+    if not matrices:
+        raise ValueError("weights is empty; expected at least one matrix")
+    for i, w in enumerate(matrices):
+        if w.ndim != 2 or not np.all(np.isfinite(w)):
+            raise ValueError(f"weights[{i}] is not a finite matrix; its shape is {w.shape}")
+        if i and matrices[i - 1].shape[1] != w.shape[0]:
+            raise ValueError(
+                f"weights[{i}] has {w.shape[0]} rows and weights[{i - 1}] "
+                f"{matrices[i - 1].shape[1]} columns; expected (fan_in, fan_out) in order"
+            )
+    return matrices

@@ -1,10 +1,12 @@
 """Command line: arguments in, one call, words out. Progress goes to standard error."""
 
 import argparse
+import io
 import json
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command `greatcircle`."""
     options = _parser().parse_args(arguments)
     options.arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ‖ still gets its table
     try:
         return options.run(options)
     except KeyboardInterrupt:
@@ -80,6 +84,18 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=_demo)
     _add_reproduce(commands)
     return parser
+
+
+def _check_writable(folder: Path) -> None:
+    """Fail now, not after training."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"--out is {folder}; expected a folder that can be written ({error.strerror})"
+        ) from None
 
 
 def _add_reproduce(commands: Any) -> None:
@@ -131,7 +147,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         if value is not None and value < 1:
             raise ValueError(f"--{name} is {value}; expected a whole number of at least 1")
     folder = options.out or Path("runs") / options.experiment
-    folder.mkdir(parents=True, exist_ok=True)
+    _check_writable(folder)
     table, data = _table(options)
     if options.experiment == "exp1":
         iterations = {m: options.iterations or exp1.ITERATIONS[m] for m in options.methods}
@@ -240,7 +256,7 @@ def _demo(options: argparse.Namespace) -> int:
     messages = Console(stderr=True)
     if options.seed < 0:
         raise ValueError(f"--seed is {options.seed}; expected a whole number, not negative")
-    options.out.mkdir(parents=True, exist_ok=True)  # fail now, not after training
+    _check_writable(options.out)
     table = ground_effect.generate()
     with Progress(
         TextColumn("{task.description}"),
@@ -260,7 +276,7 @@ def _demo(options: argparse.Namespace) -> int:
             task = tasks[method]
             if record.iteration == 1:
                 bars.start_task(task)
-            words = f"loss {record.loss:.4e}  angle {record.angle:.2e}"
+            words = f"loss {record.loss:.3e} angle {record.angle:.1e}"
             bars.update(task, completed=record.iteration, words=words)
 
         runs = demos.demo(table, seed=options.seed, progress=progress)

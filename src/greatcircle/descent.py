@@ -128,6 +128,16 @@ def descend(
     stop = stop or stopping.MaxIter(200)
     weights, sizes, dtype = _checked_start(problem, weights)
     objective: Objective = problem if isinstance(problem, Problem) else Custom(problem, dtype)
+    for name, given, method in (
+        ("direction", direction, "choose"),
+        ("step", step, "propose"),
+        ("stop", stop, "fired"),
+    ):
+        if isinstance(given, type) or not callable(getattr(given, method, None)):
+            raise TypeError(
+                f"{name} is {given!r}; expected an object such as directions.Steepest(), "
+                "steps.Curvature() or stopping.MaxIter(200)"
+            )
     step.check(objective)
     trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
 
@@ -152,7 +162,7 @@ def descend(
                 spent = Evaluations(*(trials * (halvings + 1) for trials in trial_cost))
                 if moved is None:
                     evaluations = evaluations.plus(spent)
-                    ending = "no_descent", f"no lower loss after {halvings} halvings of the angle"
+                    ending = _stuck(point, records, halvings)
                     break
                 spent = spent.plus(accepted_cost)
                 evaluations = evaluations.plus(spent)
@@ -239,6 +249,17 @@ def _ending(point: _Point, records: list[Record], stop: stopping.Rule) -> tuple[
     return None
 
 
+def _stuck(point: _Point, records: list[Record], halvings: int) -> tuple[str, str]:
+    """No lower loss along the arc: arrived as far as the precision goes, or not."""
+    rounding = 4 * float(jnp.finfo(point.loss.dtype).eps) * abs(float(point.loss))
+    if abs(float(point.predicted)) > rounding:
+        return "no_descent", f"no lower loss after {halvings} halvings of the angle"
+    left = f"what is left to gain is below the rounding of {point.loss.dtype}"
+    if records:
+        return "converged", left
+    return "no_descent", f"{left}, at the start already: try float64, or other scales"
+
+
 def _record(
     iteration: int,
     unit: float,
@@ -294,6 +315,8 @@ def _checked_start(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dt
         wide = any(w.dtype == np.float64 for w in jax.tree.leaves(weights))
         dtype = np.dtype(np.float64 if wide else np.float32)
     sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in jax.tree.leaves(weights)]
+    if not sizes:
+        raise ValueError("weights is empty; expected at least one matrix")
     for i, size in enumerate(sizes):
         if not (np.isfinite(size) and size > 0):
             raise ValueError(

@@ -1,18 +1,20 @@
 """scikit-learn estimators, thin over the core."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from greatcircle import certificate, stopping
+from greatcircle import certificate, losses, stopping
 from greatcircle.activations import Activation
 from greatcircle.certificate import Certificate
 from greatcircle.descent import descend
-from greatcircle.losses import Loss
+from greatcircle.losses import Huber, Loss
 from greatcircle.methods import DIRECTIONS, METHODS, STEPS, lookup
 from greatcircle.network import Network
 from greatcircle.problem import Problem
@@ -37,7 +39,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     scaling
         "paper": inputs to unit norm row by row, targets to the initial network's gain.
     loss
-        "squared" or "huber", or a loss object.
+        "squared" or "huber", or a loss object. Huber's `delta` is in the units of y.
     radius
         Frobenius norm of each weight matrix: one number, or one for each layer.
     max_iter
@@ -56,7 +58,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     history_ : dict of arrays, one entry for each iteration
     n_iter_ : int
     loss_ : float, in the scaled units of training
-    outcome_ : str, how training ended
+    outcome_, reason_ : str, how training ended, in one word and in several
     certificate_ : Certificate, the operator-norm bound in units of y per unit of x/‖x‖
 
     Examples
@@ -101,7 +103,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError(f"scaling is {self.scaling!r}; expected one of {', '.join(SCALINGS)}")
         if isinstance(self.loss, str) and self.loss not in LOSSES:
             raise ValueError(f"loss is {self.loss!r}; expected one of {', '.join(LOSSES)}")
-        if not self.tol >= 0:
+        if not isinstance(self.tol, int | float) or not self.tol >= 0:
             raise ValueError(f"tol is {self.tol!r}; expected a number that is not negative")
         checked: Any = validate_data(
             self, X=X, y=y, multi_output=True, y_numeric=True, dtype=np.float64
@@ -119,7 +121,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             network,
             scaling.inputs(inputs),
             scaling.targets(targets),
-            loss=self.loss,
+            loss=_scaled_loss(losses.get(self.loss), scaling.factor),
             dtype=self.dtype,
         )
         stop = stopping.MaxIter(self.max_iter) | stopping.DecreaseBelow(self.tol)
@@ -138,6 +140,13 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.n_iter_ = len(result.records)
         self.loss_ = result.loss
         self.outcome_ = result.outcome
+        self.reason_ = result.reason
+        if result.outcome in ("no_descent", "non_finite", "interrupted"):
+            warnings.warn(
+                f"training ended after {self.n_iter_} iterations: {result.reason}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -154,6 +163,11 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         bound = certificate.spectral(self.weights_)
         return Certificate(self.scaling_.bound(bound.value), bound.method)
+
+
+def _scaled_loss(loss: Loss, factor: float) -> Loss:
+    """The loss for targets multiplied by `factor`, where its shape depends on their units."""
+    return Huber(loss.delta * factor) if isinstance(loss, Huber) else loss
 
 
 def _widths(hidden_layer_sizes: Sequence[int] | int) -> tuple[int, ...]:

@@ -134,8 +134,8 @@ LOSSES: dict[str, Loss] = {
 
 def get(choice: str | Loss) -> Loss:
     """Look up a loss by name, or pass one through."""
-    if not isinstance(choice, str):
+    if callable(getattr(choice, "rows", None)) and not isinstance(choice, str | type):
         return choice
-    if choice not in LOSSES:
+    if not isinstance(choice, str) or choice not in LOSSES:
         raise ValueError(f"loss is {choice!r}; expected one of {', '.join(LOSSES)}")
     return LOSSES[choice]

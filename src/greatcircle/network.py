@@ -135,8 +135,13 @@ class Network:
     def predict(self, weights: Sequence[ArrayLike], x: ArrayLike) -> np.ndarray:
         """`apply` for arrays of any kind, compiled, in the precision of the weights."""
         arrays = self.check_weights(weights)
-        with precision(arrays[0].dtype):
-            rows = jnp.asarray(x, arrays[0].dtype)
+        rows = np.asarray(x)
+        if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
+            raise ValueError(f"x has shape {rows.shape}; expected rows of {self.sizes[0]} columns")
+        dtype = np.float32 if arrays[0].dtype == np.float32 else np.float64
+        arrays = tuple(np.asarray(w, dtype) for w in arrays)
+        with precision(dtype):
+            rows = jnp.asarray(rows, dtype)
             return np.asarray(_apply(self, tuple(map(jnp.asarray, arrays)), rows))
 
     def forward(self, weights: Weights, x: Array) -> tuple[Array, Trace]:

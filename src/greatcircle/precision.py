@@ -17,7 +17,7 @@ FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 def checked_dtype(dtype: DTypeLike) -> np.dtype:
     """Return `dtype` as a NumPy dtype, refusing what the library does not train in."""
     for known in FLOATS:
-        if known == dtype:
+        if dtype is not None and known == dtype:
             return known
     raise ValueError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
 

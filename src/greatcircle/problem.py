@@ -141,7 +141,7 @@ class Problem:
     def outputs(self, weights: Sequence[ArrayLike]) -> Array:
         """f(x; w) of every row."""
         with precision(self.dtype):
-            return jnp.asarray(self.network.predict(weights, self.inputs))
+            return _outputs(self, tuple(map(jnp.asarray, weights)))
 
     def loss_of(self, outputs: Array) -> Array:
         """Mean loss of given outputs."""
@@ -179,7 +179,8 @@ class Problem:
 class Custom:
     """Any object with `loss(weights)`, where `weights` is a pytree of matrices.
 
-    Compiled programs are kept by the identity of the object, with its data inside.
+    What the object holds becomes part of the compiled program, so each run compiles anew: a user
+    may have changed the object in between.
     """
 
     def __init__(self, user: Any, dtype: np.dtype) -> None:
@@ -189,6 +190,7 @@ class Custom:
                 "expected a Problem or any object that has one"
             )
         self.user = user
+        self.identity = object()
         self.unit = np.ones((), dtype)
 
     def value(self, weights: Tree) -> Array:
@@ -208,30 +210,26 @@ class Custom:
         return quadratic_form(self.value, weights, velocity)
 
 
-jax.tree_util.register_pytree_node(
-    Custom,
-    lambda custom: ((custom.unit,), _Identity(custom.user)),
-    lambda identity, leaves: _rebuilt(identity, leaves),
-)
+def _rebuilt(structure: tuple[Any, object], leaves: Sequence[Any]) -> Custom:
+    custom = object.__new__(Custom)
+    custom.user, custom.identity = structure
+    (custom.unit,) = leaves
+    return custom
 
 
-class _Identity:
-    """Hashes and compares by identity, whatever the user's object says of equality."""
-
-    def __init__(self, user: Any) -> None:
-        self.user = user
+class _Structure(tuple[Any, object]):
+    """User's object and the identity of its wrapper; only the latter counts."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and self.user is other.user
+        return isinstance(other, _Structure) and self[1] is other[1]
 
     def __hash__(self) -> int:
-        return id(self.user)
+        return hash(self[1])
 
 
-def _rebuilt(identity: _Identity, leaves: Sequence[Any]) -> Custom:
-    custom = object.__new__(Custom)
-    custom.user, (custom.unit,) = identity.user, leaves
-    return custom
+jax.tree_util.register_pytree_node(
+    Custom, lambda custom: ((custom.unit,), _Structure((custom.user, custom.identity))), _rebuilt
+)
 
 
 def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tree) -> Array:
@@ -288,3 +286,8 @@ def _checked_share(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
 @jax.jit
 def _value(objective: Objective, weights: Tree) -> Array:
     return objective.value(weights)
+
+
+@jax.jit
+def _outputs(problem: Problem, weights: Weights) -> Array:
+    return problem.network.apply(weights, problem.inputs)

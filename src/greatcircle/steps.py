@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from greatcircle import arc as arcs
@@ -142,7 +143,7 @@ class Taylor:
     max_angle: float = TRUST_REGION
 
     def __post_init__(self) -> None:
-        if self.order != int(self.order) or self.order < 1:
+        if not isinstance(self.order, int | np.integer) or self.order < 1:
             raise ValueError(f"order is {self.order!r}; expected a whole number of at least 1")
         _check_max_angle(self.max_angle)
 
@@ -174,6 +175,9 @@ class Taylor:
 @dataclass(frozen=True)
 class Majorant:
     """Method 2: minimise the majorant of Eq. (22) over [0, π] (Algorithm 3).
+
+    Where the majorant has several minima, which is rare, the search may end in another one than
+    the lowest.
 
     Parameters
     ----------

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
+
 from greatcircle.record import Record
 
 
@@ -23,6 +25,8 @@ class Rule(ABC):
         """The rule that says stop, if any does."""
 
     def __or__(self, other: "Rule") -> "FirstOf":
+        if not isinstance(other, Rule):
+            return NotImplemented
         return FirstOf((self, other))
 
 
@@ -48,7 +52,7 @@ class MaxIter(Rule):
     converged = False
 
     def __post_init__(self) -> None:
-        if self.iterations < 0 or self.iterations != int(self.iterations):
+        if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
             raise ValueError(
                 f"max_iter is {self.iterations!r}; expected a whole number, not negative"
             )
@@ -82,6 +86,10 @@ class DecreaseBelow(Rule):
     tolerance: float
     patience: int = 10
     converged = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.patience, int | np.integer) or self.patience < 1:
+            raise ValueError(f"patience is {self.patience!r}; expected a whole number from 1 up")
 
     def fired(self, records: Sequence[Record]) -> Rule | None:
         """Relative to the loss, so that its units do not matter."""

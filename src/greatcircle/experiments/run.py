@@ -85,6 +85,8 @@ def train(
     result = descend(
         fitted, weights, direction=direction, step=step, stop=MaxIter(iterations), callback=watch
     )
+    if result.outcome == "interrupted":
+        raise KeyboardInterrupt  # a run cut short is no result of an experiment
     history = result.history
 
     def rms(rows: np.ndarray) -> float:
