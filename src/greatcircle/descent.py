@@ -162,7 +162,7 @@ def descend(
                 spent = Evaluations(*(trials * (halvings + 1) for trials in trial_cost))
                 if moved is None:
                     evaluations = evaluations.plus(spent)
-                    ending = _stuck(point, records, halvings)
+                    ending = _stuck(point, initial_loss / unit, records, halvings)
                     break
                 spent = spent.plus(accepted_cost)
                 evaluations = evaluations.plus(spent)
@@ -249,9 +249,13 @@ def _ending(point: _Point, records: list[Record], stop: stopping.Rule) -> tuple[
     return None
 
 
-def _stuck(point: _Point, records: list[Record], halvings: int) -> tuple[str, str]:
+def _stuck(
+    point: _Point, initial_loss: float, records: list[Record], halvings: int
+) -> tuple[str, str]:
     """No lower loss along the arc: arrived as far as the precision goes, or not."""
-    rounding = 4 * float(jnp.finfo(point.loss.dtype).eps) * abs(float(point.loss))
+    digits = 4 * float(jnp.finfo(point.loss.dtype).eps)
+    # Of a sum of squares that has come down to nothing, the residuals themselves are rounded.
+    rounding = digits * abs(float(point.loss)) + digits**2 * abs(initial_loss)
     if abs(float(point.predicted)) > rounding:
         return "no_descent", f"no lower loss after {halvings} halvings of the angle"
     left = f"what is left to gain is below the rounding of {point.loss.dtype}"
