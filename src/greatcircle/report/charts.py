@@ -269,7 +269,8 @@ def _seed_menu(seeds: Sequence[int], owner: Sequence[int | None], every: int) ->
 
 
 def _curve_layout(figure: go.Figure, title: str) -> None:
-    log_axis = {"type": "log", "exponentformat": "power", "nticks": 9}
+    # Labels within one decade are long: the margin follows them.
+    log_axis = {"type": "log", "exponentformat": "power", "nticks": 9, "automargin": True}
     figure.update_layout(
         template=go.layout.Template(),
         title={"text": title, "x": 0, "xref": "paper", "font": {"size": 16}},
