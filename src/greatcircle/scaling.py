@@ -29,7 +29,6 @@ class PaperScaling:
     factor: float
 
     name = "paper"
-    input_unit = "x/‖x‖"
 
     @classmethod
     def fit(cls, targets: np.ndarray, weights: Sequence[np.ndarray]) -> "PaperScaling":
