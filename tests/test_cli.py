@@ -6,6 +6,7 @@ import pytest
 
 from greatcircle import cli, descent
 from greatcircle.experiments import demo as demos
+from greatcircle.experiments import exp2
 from greatcircle.experiments.run import paper_numbers
 
 
@@ -95,6 +96,31 @@ def test_reproduce_a_small_experiment_and_go_on(tmp_path, capsys):
         assert results["experiment_1"][method]["rises"] == 0
     written = {p.name for p in tmp_path.iterdir()}
     assert {"report.html", "learning_curves.png", "learning_curves.pdf"} <= written
+
+
+def test_reproduce_part_of_the_grid(tmp_path, capsys, monkeypatch):
+    """Two cells of Experiment 2: the tables, the figures and the report leave the rest open."""
+    jobs = exp2.jobs
+    monkeypatch.setattr(
+        exp2,
+        "jobs",
+        lambda *a, **k: [j for j in jobs(*a, **k) if j.hidden in ((15,) * 3, (20,) * 3)],
+    )
+    command = ["reproduce", "exp2", "--seeds", "1", "--iterations", "2", "--jobs", "2"]
+    chosen = ["--method", "mm", "--step", "closed-form", "--scaling", "paper"]
+    assert cli.main([*command, *chosen, "--out", str(tmp_path)]) == 0
+    out, _ = capsys.readouterr()
+    assert "train RMS" in out
+    results = json.loads((tmp_path / "results.json").read_text("utf-8"))["experiment_2"]
+    paper = paper_numbers()["experiment_2"]
+    assert set(paper) <= set(results)
+    assert results["step"] == "closed-form"
+    for name in exp2.QUANTITIES:
+        grid = results[name]
+        assert [len(row) for row in grid] == [len(row) for row in paper[name]]
+        assert [cell is not None for row in grid for cell in row] == [True] * 2 + [False] * 23
+    written = {p.name for p in tmp_path.iterdir()}
+    assert {"report.html", "heatmaps.png", "heatmaps.pdf"} <= written
 
 
 def test_reproduce_mistakes(tmp_path, capsys):

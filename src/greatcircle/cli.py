@@ -33,6 +33,7 @@ from greatcircle.experiments.run import Run, paper_numbers
 from greatcircle.experiments.sweep import sweep
 from greatcircle.methods import DIRECTIONS, METHODS, STEPS
 from greatcircle.record import Record
+from greatcircle.scaling import SCALINGS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -130,8 +131,10 @@ def _add_reproduce(commands: Any) -> None:
         choices=list(METHODS),
         help="of exp1 (default: ad mm)",
     )
-    add("--direction", default="steepest", choices=list(DIRECTIONS), help="of exp2")
-    add("--step", default="curvature", choices=list(STEPS), help="of exp2")
+    add("--method", default="ad", choices=list(METHODS), help="of exp2 (default: ad)")
+    add("--direction", choices=list(DIRECTIONS), help="of exp2, instead of the method's")
+    add("--step", choices=list(STEPS), help="of exp2, instead of the method's")
+    add("--scaling", default="paper", choices=list(SCALINGS), help="of exp2 (default: paper)")
     add("--iterations", type=int, help="instead of the paper's")
     add("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
     add("--cluster", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs")
@@ -153,10 +156,12 @@ def _reproduce(options: argparse.Namespace) -> int:
         iterations = {m: options.iterations or exp1.ITERATIONS[m] for m in options.methods}
         jobs = exp1.jobs(options.methods, options.seeds, iterations)
     else:
+        method = METHODS[options.method]
         jobs = exp2.jobs(
             options.seeds,
-            direction=options.direction,
-            step=options.step,
+            direction=options.direction or method.direction,
+            step=options.step or method.step,
+            scaling=options.scaling,
             iterations=options.iterations or exp2.ITERATIONS,
         )
     store = reproductions.store(folder)

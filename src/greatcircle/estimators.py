@@ -18,9 +18,7 @@ from greatcircle.losses import Huber, Loss
 from greatcircle.methods import DIRECTIONS, METHODS, STEPS, lookup
 from greatcircle.network import Network
 from greatcircle.problem import Problem
-from greatcircle.scaling import PaperScaling, spectral_initialisation
-
-SCALINGS = (PaperScaling.name,)
+from greatcircle.scaling import SCALINGS, spectral_initialisation
 
 LOSSES = ("squared", "huber")
 

@@ -58,6 +58,9 @@ class PaperScaling:
         return gain / self.factor
 
 
+SCALINGS = {PaperScaling.name: PaperScaling}
+
+
 def spectral_initialisation(
     network: Network,
     targets: np.ndarray,

@@ -1,0 +1,100 @@
+"""What a search that is linear in t, in float32, costs Method 2.
+
+Searches for the minimum of the same majorant, on the same splits and initial weights:
+
+- log t: the library's (`steps.Majorant`);
+- linear t: golden section over [0, π], the library's formulas, to within √eps, the usual
+  tolerance of a search, or to within 1e-7;
+- literal: the latter with Eq. (22) and (23) as they are printed: cos t − 1, P1 − P2, L(w) added.
+
+    python benchmarks/linear_search.py data.csv.gz --targets fx fy fz --inputs ... --seeds 3 \
+        --write
+"""
+
+import argparse
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from greatcircle import search, steps
+from greatcircle.datasets import files
+from greatcircle.experiments.run import train
+from greatcircle.steps import Here, MajorantTerms, Proposal
+
+
+def literal(terms: MajorantTerms, loss: Array, t: Array) -> Array:
+    """Right-hand side of Eq. (22) as printed."""
+    linear = jnp.sum(terms.alpha * (jnp.cos(t) - 1) - terms.beta * jnp.sin(t))
+    cosine, sine = jnp.cos(t) - 1, jnp.sin(t)
+    chord = cosine**2 * terms.WW + cosine * sine * terms.WU + sine**2 * terms.UU
+    moved = jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(chord)[..., -1], 0))
+    P1, P2 = jnp.prod(terms.gain + moved), jnp.prod(terms.gain)
+    return loss + linear + 0.5 * terms.Q * (P1 - P2) ** 2
+
+
+@dataclass(frozen=True)
+class LinearSearch:
+    """`Majorant`, searched in t itself."""
+
+    tolerance: float
+    literal: bool = False
+    cost: ClassVar = steps.Majorant().cost
+    check: ClassVar = steps.Majorant().check
+
+    def propose(self, here: Here) -> Proposal:
+        terms = steps.majorant_terms(here)
+
+        def value(t: Array) -> Array:
+            return literal(terms, here.loss, t) if self.literal else terms.value(t)
+
+        low, high = jnp.zeros_like(here.loss), jnp.full_like(here.loss, math.pi)
+        angle, _ = search.golden(value, low, high, self.tolerance)
+        return Proposal(angle, jnp.full_like(angle, jnp.nan), -terms.value(angle))
+
+
+SEARCHES = {
+    "log t": steps.Majorant(),
+    "linear t, within √eps": LinearSearch(math.sqrt(np.finfo(np.float32).eps)),
+    "linear t, within 1e-7": LinearSearch(1e-7),
+    "literal, within 1e-7": LinearSearch(1e-7, literal=True),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--inputs", nargs="+")
+    parser.add_argument("--targets", nargs="+", required=True)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--iterations", type=int, default=3000)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    table = files.read(options.data, inputs=options.inputs, targets=options.targets)
+    results = {}
+    for name, step in SEARCHES.items():
+        runs = [
+            train(table, step=step, iterations=options.iterations, seed=seed)
+            for seed in range(options.seeds)
+        ]
+        results[name] = {
+            "train_rms": [round(r.train_rms, 4) for r in runs],
+            "mean": round(float(np.mean([r.train_rms for r in runs])), 4),
+            "iterations": [r.iterations for r in runs],
+            "outcome": [r.outcome for r in runs],
+            "halvings": sum(r.halvings for r in runs),
+            "last_angle": [float(np.median(r.angle[-100:])) for r in runs],
+        }
+        print(name, results[name], flush=True)
+    if options.write:
+        path = Path(__file__).with_suffix(".json")
+        path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
