@@ -114,7 +114,7 @@ def test_reproduce_part_of_the_grid(tmp_path, capsys, monkeypatch):
     results = json.loads((tmp_path / "results.json").read_text("utf-8"))["experiment_2"]
     paper = paper_numbers()["experiment_2"]
     assert set(paper) <= set(results)
-    assert results["step"] == "closed-form"
+    assert results["method"] == "steepest + closed-form"
     for name in exp2.QUANTITIES:
         grid = results[name]
         assert [len(row) for row in grid] == [len(row) for row in paper[name]]

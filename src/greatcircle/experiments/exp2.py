@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from greatcircle.experiments.sweep import Job, Row
+from greatcircle.methods import METHODS, Method
 
 WIDTHS = (15, 20, 25, 30, 35)
 DEPTHS = (4, 6, 8, 10, 12)
@@ -53,7 +54,9 @@ def summary(rows: Mapping[Job, Row]) -> dict[str, Any]:
         ]
 
     first = next(iter(rows))
+    pair = Method(first.direction, first.step)
     return {
+        "method": next((name for name, m in METHODS.items() if m == pair), " + ".join(pair)),
         "direction": first.direction,
         "step": first.step,
         "scaling": first.scaling,
