@@ -14,7 +14,7 @@ Searches for the minimum of the same majorant, on the same splits and initial we
 import argparse
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,7 +23,7 @@ import numpy as np
 from jax import Array
 
 from greatcircle import search, steps
-from greatcircle.datasets import files
+from greatcircle.datasets import Table, files
 from greatcircle.experiments.run import train
 from greatcircle.steps import Here, MajorantTerms, Proposal
 
@@ -66,6 +66,16 @@ SEARCHES = {
 }
 
 
+def with_rms(table: Table, rms: float) -> Table:
+    """The same targets with so much of their mean that their root mean square is `rms`."""
+    mean = table.y.mean(axis=0)
+    varying = table.y - mean
+    part = math.sqrt(rms**2 - np.mean(np.sum(varying**2, axis=1))) / np.linalg.norm(mean)
+    y = varying + part * mean
+    changed = {name: y[:, i] for i, name in enumerate(table.targets)}
+    return replace(table, columns={**table.columns, **changed})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
@@ -73,11 +83,16 @@ def main() -> None:
     parser.add_argument("--targets", nargs="+", required=True)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=3000)
+    parser.add_argument("--searches", nargs="+", choices=list(SEARCHES), default=list(SEARCHES))
+    parser.add_argument("--rms", type=float, help="take off part of the targets' mean to get there")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     table = files.read(options.data, inputs=options.inputs, targets=options.targets)
+    if options.rms:
+        table = with_rms(table, options.rms)
     results = {}
-    for name, step in SEARCHES.items():
+    for name in options.searches:
+        step = SEARCHES[name]
         runs = [
             train(table, step=step, iterations=options.iterations, seed=seed)
             for seed in range(options.seeds)
