@@ -7,7 +7,8 @@ paper's displayed equations: (1) network, (5) arc, (6) direction, (7) Taylor pol
 
 ``weights`` are ``(fan_in, fan_out)`` matrices and a row of data multiplies from the left. At a kink
 z = 0 the branch for z ≥ 0 counts. The speed s of a layer is the norm of its heading V, 1 in the
-paper; a layer of speed 0 stays.
+paper; a layer of speed 0 stays. With ``bias``, which the paper has not, a one is appended to what
+each layer sees.
 """
 
 import math
@@ -61,12 +62,18 @@ def sample_loss(name: str, f: Array, y: Array) -> tuple[float, Array]:
     raise KeyError(name)
 
 
-def forward(weights: Layers, x: Array, activation: str) -> Array:
+def forward(weights: Layers, x: Array, activation: str, bias: bool = False) -> Array:
     """Output f(x; w) for one row of data, (1)."""
-    h = x
+    return layers_see(weights, x, activation, bias)[-1] @ weights[-1]
+
+
+def layers_see(weights: Layers, x: Array, activation: str, bias: bool = False) -> list[Array]:
+    """What each layer sees of one row of data."""
+    one = np.ones(int(bias))
+    seen = [np.concatenate([x, one])]
     for W in weights[:-1]:
-        h = activate(activation, h @ W)[0]
-    return h @ weights[-1]
+        seen.append(np.concatenate([activate(activation, seen[-1] @ W)[0], one]))
+    return seen
 
 
 def objective(weights: Layers, X: Array, Y: Array, activation: str, loss: str) -> float:
@@ -75,20 +82,28 @@ def objective(weights: Layers, X: Array, Y: Array, activation: str, loss: str) -
     return math.fsum(sample_loss(loss, f, y)[0] for f, y in zip(outputs, Y, strict=True)) / len(X)
 
 
-def gradient(weights: Layers, X: Array, Y: Array, activation: str, loss: str) -> list[Array]:
-    """Euclidean gradient of each layer, by back-propagation sample by sample."""
+def slopes_of_sums(
+    weights: Layers, x: Array, y: Array, activation: str, loss: str, bias: bool = False
+) -> list[Array]:
+    """Derivative of one sample's loss in z = h W of each layer, by back-propagation."""
+    seen = layers_see(weights, x, activation, bias)
+    deltas = [sample_loss(loss, seen[-1] @ weights[-1], y)[1]]
+    for i in reversed(range(1, len(weights))):
+        inward = weights[i][: len(weights[i]) - bias] @ deltas[0]
+        deltas.insert(0, activate(activation, seen[i - 1] @ weights[i - 1])[1] * inward)
+    return deltas
+
+
+def gradient(
+    weights: Layers, X: Array, Y: Array, activation: str, loss: str, bias: bool = False
+) -> list[Array]:
+    """Euclidean gradient of each layer, sample by sample."""
     gradients = [np.zeros_like(W) for W in weights]
     for x, y in zip(X, Y, strict=True):
-        h, slopes = [x], []
-        for W in weights[:-1]:
-            value, slope = activate(activation, h[-1] @ W)
-            h.append(value)
-            slopes.append(slope)
-        delta = sample_loss(loss, h[-1] @ weights[-1], y)[1]
-        for i in reversed(range(len(weights))):
-            gradients[i] += np.outer(h[i], delta) / len(X)
-            if i > 0:
-                delta = slopes[i - 1] * (weights[i] @ delta)
+        seen = layers_see(weights, x, activation, bias)
+        deltas = slopes_of_sums(weights, x, y, activation, loss, bias)
+        for G, h, delta in zip(gradients, seen, deltas, strict=True):
+            G += np.outer(h, delta) / len(X)
     return gradients
 
 
@@ -259,6 +274,87 @@ def steepest(weights: Layers, gradients: Layers, radii: Radii) -> list[Array]:
     return [-T / (np.linalg.norm(T) or 1.0) for T in tangents]
 
 
+def transport(W: Array, V: Array, radius: float, angle: float, H: Array) -> Array:
+    """Parallel transport of the tangent vector H along the arc that ``turn`` follows, literally."""
+    s = float(np.linalg.norm(V))
+    if s == 0:
+        return H
+    along = float(np.sum(V * H)) / s
+    turned = math.cos(s * angle) * V / s - math.sin(s * angle) * W / radius
+    return H - along * V / s + along * turned
+
+
+def inner(A: Layers, B: Layers) -> float:
+    """Inner product over all layers."""
+    return math.fsum(float(np.sum(a * b)) for a, b in zip(A, B, strict=True))
+
+
+def fastest_one(way: Layers) -> list[Array]:
+    """The direction, scaled so that its fastest layer has speed one."""
+    speed = max(float(np.linalg.norm(V)) for V in way) or 1.0
+    return [V / speed for V in way]
+
+
+def conjugate(g: Layers, last_g: Layers, last_way: Layers, beta: str) -> list[Array]:
+    """Polak-Ribière+ or Hager & Zhang (2005), all vectors at one point; −g if not downhill."""
+    change = [a - b for a, b in zip(g, last_g, strict=True)]
+    if beta == "polak-ribiere":
+        factor = max(inner(g, change) / inner(last_g, last_g), 0.0)
+    else:
+        along, size = inner(last_way, change), math.sqrt(inner(last_way, last_way))
+        factor = (inner(g, change) - 2 * inner(change, change) * inner(g, last_way) / along) / along
+        factor = max(factor, -1 / (size * min(0.01, math.sqrt(inner(last_g, last_g)))))
+    way = [factor * d - a for d, a in zip(last_way, g, strict=True)]
+    return way if inner(way, g) < 0 else [-a for a in g]
+
+
+# Kronecker factors of the Gauss-Newton matrix (Martens & Grosse 2015)
+
+
+def kronecker_factors(
+    weights: Layers,
+    X: Array,
+    Y: Array,
+    activation: str,
+    loss: str,
+    *,
+    bias: bool,
+    share: Array,
+    unit: float,
+) -> tuple[list[Array], list[Array]]:
+    """Second moments of what each layer sees, and of the loss's slope in what it makes.
+
+    The latter by one factor for all layers, so that at the output their trace is that of the loss's
+    curvature bound. ``share`` sums to one; the loss is in units of ``unit``.
+    """
+    seen = [np.zeros((len(W), len(W))) for W in weights]
+    slopes = [np.zeros((W.shape[1], W.shape[1])) for W in weights]
+    for x, y, part in zip(X, Y, share, strict=True):
+        for A, h in zip(seen, layers_see(weights, x, activation, bias), strict=True):
+            A += part * np.outer(h, h)
+        deltas = slopes_of_sums(weights, x, y, activation, loss, bias)
+        for B, delta in zip(slopes, deltas, strict=True):
+            B += part * np.outer(delta, delta)
+    size = float(np.trace(slopes[-1])) / len(slopes[-1])
+    return seen, [B * CURVATURE[loss] / (unit * (size or 1.0)) for B in slopes]
+
+
+def natural_gradient(
+    W: Array, g: Array, radius: float, seen: Array, slopes: Array, damping: float
+) -> Array:
+    """Lowest point of ⟨g, v⟩ + ½ vᵀ M v over v tangent at W, by one dense system.
+
+    M is the Kronecker product of the factors, each with its part of the damping (§6.3).
+    """
+    A = radius**2 * seen
+    balance = math.sqrt((np.trace(A) / len(A)) / (np.trace(slopes) / len(slopes)))
+    A = A + math.sqrt(damping) * balance * np.eye(len(A))
+    B = slopes + math.sqrt(damping) / balance * np.eye(len(slopes))
+    w = W.reshape(-1, 1) / radius
+    system = np.block([[np.kron(A, B), w], [w.T, np.zeros((1, 1))]])
+    return np.linalg.solve(system, np.append(-g.ravel(), 0.0))[:-1].reshape(W.shape)
+
+
 def slope_along(weights: Layers, gradients: Layers, headings: Layers, radii: Radii) -> float:
     """First derivative of the loss along the arc, (8)."""
     layers = zip(weights, gradients, headings, radii, strict=True)
@@ -360,6 +456,29 @@ def majorant_step(
     return min([math.exp((low + high) / 2), grid[i]], key=height)
 
 
+def data_majorant(
+    t: float,
+    weights: Layers,
+    gradients: Layers,
+    headings: Layers,
+    radii: Radii,
+    X: Array,
+    activation: str,
+    loss: str,
+    bias: bool = False,
+) -> float:
+    """(22) with the change of each layer's output measured on the data, and ‖Γ_j(t)‖_op after."""
+    turned = turn_all(weights, headings, radii, t)
+    first_order, growth = 0.0, 0.0
+    for i, (W, G, end) in enumerate(zip(weights, gradients, turned, strict=True)):
+        change = end - W
+        first_order += float(np.sum(G * change))
+        seen = [layers_see(weights, x, activation, bias)[i] for x in X]
+        moved = math.sqrt(math.fsum(float(np.sum((h @ change) ** 2)) for h in seen) / len(X))
+        growth = growth * operator_norm(end) + moved
+    return first_order + CURVATURE[loss] / 2 * growth**2
+
+
 def closed_form_step(slope: float, radii: Radii, Q: float) -> float:
     """Minimiser of −β t + (Q/2) (P (exp(L t) − 1))², with β = −slope and P the product of radii."""
     L, P = len(radii), math.prod(radii)
@@ -383,8 +502,9 @@ def descend(
     max_angle: float = math.pi / 6,
     order: int = 2,
     max_halvings: int = 30,
+    direction: str = "steepest",
 ) -> list[dict[str, Any]]:
-    """Steepest descent by the named step rule, with the authors' safeguard.
+    """Descent by the named direction and step rule, with the authors' safeguard.
 
     One record per accepted turn: ``loss``, ``slope``, ``curvature`` (None where the rule uses
     none), ``proposed``, ``angle``, ``halvings``, ``loss_after``, ``weights`` (after the turn).
@@ -392,10 +512,17 @@ def descend(
     """
     problem, Q = (X, Y, activation, loss), data_constant(X, loss)
     weights, records = list(weights), []
+    unit = objective([0 * W for W in weights], *problem)
+    last: tuple[list[Array], list[Array]] | None = None  # gradient and direction
     for _ in range(iterations):
         before = objective(weights, *problem)
         gradients = gradient(weights, *problem)
         headings = steepest(weights, gradients, radii)
+        if direction != "steepest":
+            layers = zip(weights, gradients, radii, strict=True)
+            g = [mu * project(W, G, mu) / unit for W, G, mu in layers]  # per radian
+            way = conjugate(g, *last, direction) if last else [-a for a in g]
+            headings = fastest_one(way)
         slope = slope_along(weights, gradients, headings, radii)
         taylor: list[float] = []
 
@@ -426,6 +553,12 @@ def descend(
                 break
         else:
             break
+        if direction != "steepest":
+            arc = list(zip(weights, headings, radii, strict=True))
+            last = tuple(
+                [transport(W, V, mu, angle, H) for (W, V, mu), H in zip(arc, vectors, strict=True)]
+                for vectors in (g, way)
+            )
         weights = turn_all(weights, headings, radii, angle)
         curvature = taylor[2] if len(taylor) > 2 else None
         record = {"loss": before, "slope": slope, "curvature": curvature, "proposed": proposed}

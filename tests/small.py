@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from greatcircle import Network, Problem
+from greatcircle import Network, Problem, sphere
 from greatcircle.activations import ACTIVATIONS
 from greatcircle.losses import LOSSES
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
 LOSS_NAMES = tuple(LOSSES)
+SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.most_bent is not None)
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,23 @@ def small(
     loss: str = "squared",
     rows: int = 7,
     away_from_kinks: float = 0.0,
+    bias: bool = False,
 ) -> Small:
-    """Random sizes, radii, weights and data; `away_from_kinks` keeps every |z| above a margin."""
+    """Random sizes, radii, weights and data; `away_from_kinks` keeps every |z| above a margin.
+
+    With `bias`, the biases are random too.
+    """
     rng = np.random.default_rng(seed)
     outputs = 3 if loss == "softmax" else int(rng.integers(2, 4))
     sizes = (int(rng.integers(3, 6)), *rng.integers(3, 6, size=depth - 1).tolist(), outputs)
-    network = Network(sizes, activation)
+    network = Network(sizes, activation, bias=bias)
     for _ in range(2000):
         radii = tuple(rng.uniform(0.7, 1.6, size=depth).tolist())
-        weights = network.initial_weights(rng, radius=radii, dtype=np.float64)
+        weights = (
+            sphere.random_points(rng, network.shapes, radii, np.float64)
+            if bias
+            else network.initial_weights(rng, radius=radii, dtype=np.float64)
+        )
         X = rng.standard_normal((rows, sizes[0]))
         sums, outputs_norm = _smallest_sum(network, weights, X)
         if sums >= away_from_kinks and outputs_norm > 1e-3:  # and not every unit is off
@@ -64,7 +73,7 @@ def _smallest_sum(
 ) -> tuple[float, float]:
     h, smallest = X, np.inf
     for w in weights[:-1]:
-        z = h @ w
+        z = network.layer(h, w)
         smallest = min(smallest, float(np.abs(z).min()))
         h = np.asarray(network.activation(z))
-    return smallest, float(np.linalg.norm(h @ weights[-1]))
+    return smallest, float(np.linalg.norm(network.layer(h, weights[-1])))

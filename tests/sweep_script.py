@@ -7,7 +7,7 @@ from greatcircle.datasets import ground_effect
 from greatcircle.experiments.sweep import Job, Store, sweep
 
 JOBS = [
-    Job("steepest", step, "paper", (width,), 4, seed)
+    Job("steepest", step, "paper", "paper", (width,), 4, seed)
     for step in ("curvature", "closed-form")
     for width in (3, 5)
     for seed in range(3)

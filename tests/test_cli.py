@@ -13,7 +13,7 @@ from greatcircle.experiments.run import paper_numbers
 @pytest.fixture
 def short(monkeypatch):
     """The demo with few iterations: its length is tried by `make demo`."""
-    methods = {k: (title, step, 5) for k, (title, step, _) in demos.METHODS.items()}
+    methods = {k: (title, 5) for k, (title, _) in demos.METHODS.items()}
     monkeypatch.setattr(demos, "METHODS", methods)
 
 
@@ -114,7 +114,7 @@ def test_reproduce_part_of_the_grid(tmp_path, capsys, monkeypatch):
     results = json.loads((tmp_path / "results.json").read_text("utf-8"))["experiment_2"]
     paper = paper_numbers()["experiment_2"]
     assert set(paper) <= set(results)
-    assert results["method"] == "steepest + closed-form"
+    assert results["method"] == "steepest + closed-form + paper"
     for name in exp2.QUANTITIES:
         grid = results[name]
         assert [len(row) for row in grid] == [len(row) for row in paper[name]]

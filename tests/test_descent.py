@@ -53,7 +53,10 @@ def test_custom_and_network_paths_take_the_same_steps():
         def loss(self, weights):
             return problem.loss_of(problem.network.apply(weights, problem.inputs))
 
-    ours, theirs = (descend(p, s.weights, stop=stopping.MaxIter(5)) for p in (problem, Same()))
+    ours, theirs = (
+        descend(p, s.weights, direction=directions.Steepest(), stop=stopping.MaxIter(5))
+        for p in (problem, Same())
+    )
     for a, b in zip(ours.records, theirs.records, strict=True):
         np.testing.assert_allclose(a[:9], b[:9], rtol=1e-9, atol=1e-12)
 
@@ -78,6 +81,7 @@ def test_evaluation_counts_are_what_really_ran(step):
     assert len(calls) == spent.forward + spent.second + spent.higher
     in_records = [sum(getattr(r, k) for r in result.records) for k in Evaluations._fields]
     start_cost = Evaluations(forward=1, backward=1).plus(step.cost)
+    assert result.records
     assert Evaluations(*in_records).plus(start_cost) == spent
 
 
@@ -92,7 +96,7 @@ def test_evaluation_counts_of_a_network_are_what_really_ran():
     s = small(1)
     problem = Problem(s.network, s.X, s.Y, loss=Counted())
     calls.clear()
-    result = descend(problem, s.weights, stop=stopping.MaxIter(6))
+    result = descend(problem, s.weights, direction=directions.Steepest(), stop=stopping.MaxIter(6))
     jax.effects_barrier()
     spent = result.evaluations
     # All three passes ask the loss once: for its value, its gradient and its curvature.
@@ -139,8 +143,8 @@ def test_non_finite_curvature(step):
 def test_a_direction_that_leads_uphill_is_no_descent(step):
     class Uphill(directions.Steepest):
         def choose(self, *arguments):
-            heading, memory = super().choose(*arguments)
-            return sphere.scale(heading, -1.0), memory
+            chosen = super().choose(*arguments)
+            return chosen._replace(heading=sphere.scale(chosen.heading, -1.0))
 
     s = small(0)
     result = descend(s.problem(), s.weights, direction=Uphill(), step=step)
@@ -179,6 +183,47 @@ def test_no_descent_is_bounded_and_keeps_the_best():
     assert result.outcome == "no_descent"
     assert result.evaluations.forward == 1 + descent.MAX_HALVINGS + 1
     np.testing.assert_allclose(result.weights[0], START[0], rtol=1e-6)
+
+
+def test_by_default_a_run_ends_when_ten_iterations_gain_little():
+    s = small(0, rows=30)
+    result = descend(s.problem(), s.weights)
+    assert result.converged
+    assert "DecreaseBelow" in result.reason
+    assert 10 <= len(result.records) < 200
+    gained = result.history["actual"][-10:].sum()
+    assert gained <= 5e-3 * result.loss
+
+
+REMEMBERING = (
+    directions.Steepest(),
+    directions.Kronecker(),
+    directions.ConjugateGradient(),
+    directions.GaussNewton(max_products=4),
+)
+
+
+@pytest.mark.parametrize("direction", REMEMBERING, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_going_on_from_a_state_is_the_uninterrupted_run(direction, dtype):
+    s = small(1, activation="tanh", rows=30)
+    problem = s.problem(dtype)
+
+    def run(weights, iterations, state=None):
+        return descend(
+            problem,
+            weights,
+            direction=direction,
+            stop=stopping.MaxIter(iterations),
+            state=state,
+        )
+
+    whole, first = run(s.weights, 6), run(s.weights, 3)
+    second = run(first.weights, 3, first.state)
+    for a, b in zip(whole.records[3:], second.records, strict=True):
+        np.testing.assert_array_equal(a[1:-1], b[1:-1])
+    for a, b in zip(whole.weights, second.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_negative_curvature_goes_to_the_edge_of_the_trust_region():
@@ -301,6 +346,7 @@ def test_scaling_the_loss_never_changes_the_angles_of_method_1(power):
         descend(
             Problem(s.network, s.X, s.Y * factor),
             (*s.weights[:-1], s.weights[-1] * factor),
+            direction=directions.Steepest(),
             stop=stopping.MaxIter(5),
         )
         for factor in (1.0, 2.0**power)
@@ -309,7 +355,11 @@ def test_scaling_the_loss_never_changes_the_angles_of_method_1(power):
     np.testing.assert_allclose(scaled.history["angle"], plain.history["angle"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("step", [steps.Majorant(), steps.ClosedForm()])
+@pytest.mark.parametrize(
+    "step",
+    [steps.Majorant(), steps.DataMajorant(), steps.SmoothMajorant(), steps.ClosedForm()],
+    ids=str,
+)
 def test_majorants_need_a_network(step):
     with pytest.raises(TypeError, match=r"needs a Problem with a Network.*Curvature"):
         descend(Outcome(jnp.sum), START, step=step)
@@ -357,12 +407,3 @@ def test_one_compilation_serves_all_problems_of_one_shape():
         weights = network.initial_weights(seed)
         descend(problem, weights, direction=Traced(), stop=stopping.MaxIter(2))
     assert len(traces) == 1
-
-
-def test_steepest_has_unit_speed_and_leaves_dead_layers_alone():
-    weights = (jnp.eye(2), jnp.eye(2))
-    gradient = (jnp.array([[0.0, 1.0], [2.0, 0.0]]), jnp.zeros((2, 2)))
-    radii = jnp.full(2, np.sqrt(2))
-    (first, second), _ = directions.Steepest().choose(weights, gradient, radii, ())
-    np.testing.assert_allclose(first, -np.array([[0, 1], [2, 0]]) / np.sqrt(5), rtol=1e-6)
-    np.testing.assert_array_equal(second, 0)

@@ -47,7 +47,6 @@ def test_every_module_has_tests_or_is_shown_in_others():
         "certificate": "network",
         "cli": "cli",
         "datasets": "datasets",
-        "directions": "descent",
         "experiments": "paper",
         "gains": "network",
         "methods": "estimators",

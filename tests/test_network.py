@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracle
-from greatcircle import Network, certificate, gains
+from greatcircle import Network, certificate, gains, sphere
 from greatcircle.precision import precision
 from small import ACTIVATION_NAMES, small
 
@@ -37,9 +39,10 @@ def test_no_pair_of_inputs_violates_the_operator_norm_product(name, seed, size, 
 
 
 @pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
-def test_the_three_passes_agree_with_automatic_differentiation(name):
-    s = small(3, depth=4, activation=name)
+def test_all_passes_agree_with_automatic_differentiation(name, bias):
+    s = small(3, depth=4, activation=name, bias=bias)
     weights = tuple(map(jnp.asarray, s.weights))
     rng = np.random.default_rng(0)
     velocity = tuple(jnp.asarray(rng.standard_normal(w.shape)) for w in weights)
@@ -60,11 +63,102 @@ def test_the_three_passes_agree_with_automatic_differentiation(name):
         return jax.jvp(apply, (w,), (velocity,))[1]
 
     np.testing.assert_allclose(push, first(weights), rtol=1e-10, atol=1e-13)
+    again = s.network.push(weights, velocity, trace)
+    np.testing.assert_allclose(again, first(weights), rtol=1e-10, atol=1e-13)
     second = jax.jvp(first, (weights,), (velocity,))[1]
     np.testing.assert_allclose(bend, jnp.sum(pull * second), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("scheme", ["uniform", "normal", "orthogonal"])
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("name", ACTIVATION_NAMES)
+def test_a_bias_is_the_last_row_seen_by_a_unit_that_is_always_one(name):
+    """All passes against those of a function that appends the column of ones itself."""
+    s = small(3, depth=3, activation=name, bias=True)
+    assert s.network.shapes == tuple(
+        (a + 1, b) for a, b in zip(s.network.sizes, s.network.sizes[1:], strict=False)
+    )
+    weights = tuple(map(jnp.asarray, s.weights))
+    rng = np.random.default_rng(0)
+    velocity = tuple(jnp.asarray(rng.standard_normal(w.shape)) for w in weights)
+    ones = jnp.ones((len(s.X), 1))
+
+    def explicit(w):
+        h = jnp.asarray(s.X)
+        for i, matrix in enumerate(w):
+            h = jnp.hstack([h, ones]) @ matrix
+            h = s.network.activation(h) if i < len(w) - 1 else h
+        return h
+
+    close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-13)
+    close(s.network.apply(weights, s.X), explicit(weights))
+    close(s.network.predict(s.weights, s.X), explicit(weights))
+    close([oracle.forward(s.weights, x, name, bias=True) for x in s.X], explicit(weights))
+    outputs, trace = s.network.forward(weights, jnp.asarray(s.X))
+    close(outputs, explicit(weights))
+    pull = jnp.asarray(rng.standard_normal(outputs.shape))
+    gradient, adjoints = s.network.backward(weights, trace, pull)
+    expected = jax.grad(lambda w: jnp.sum(pull * explicit(w)))(weights)
+    for g, e in zip(gradient, expected, strict=True):
+        close(g, e)
+
+    def first(w):
+        return jax.jvp(explicit, (w,), (velocity,))[1]
+
+    push, bend = s.network.second_order(weights, velocity, trace, adjoints)
+    close(push, first(weights))
+    close(s.network.push(weights, velocity, trace), first(weights))
+    second = jax.jvp(first, (weights,), (velocity,))[1]
+    close(bend, jnp.sum(pull * second), rtol=1e-9, atol=1e-12)
+
+
+def test_linear_is_the_part_without_the_biases():
+    s = small(0, bias=True)
+    for part, whole, size in zip(
+        s.network.linear(s.weights), s.weights, s.network.sizes[:-1], strict=True
+    ):
+        np.testing.assert_array_equal(part, whole[:size])
+        assert len(whole) == size + 1
+    plain = small(0)
+    assert all(
+        a is b for a, b in zip(plain.network.linear(plain.weights), plain.weights, strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ACTIVATION_NAMES)
+def test_biases_cost_no_lipschitz_constant(name):
+    """However large they are."""
+    network = Network((3, 5, 4, 2), name, bias=True)
+    rng = np.random.default_rng(0)
+    a = 10 * rng.standard_normal((300, 3))
+    b = a + 10.0 ** rng.uniform(-6, 1, (300, 1)) * rng.standard_normal(a.shape)
+    for size in (1.0, 100.0):
+        weights = [w.copy() for w in sphere.random_points(rng, network.shapes, 2.0, np.float64)]
+        for w in weights:
+            w[-1] *= size
+        bound = certificate.spectral(network.linear(weights)).value
+        fa, fb = (network.predict(weights, x) for x in (a, b))
+        rounding = 1e-13 * size**3 * (1 + bound) * np.linalg.norm(a, axis=1)
+        moved = np.linalg.norm(fa - fb, axis=1)
+        assert np.all(moved <= bound * np.linalg.norm(a - b, axis=1) + rounding)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_identity_passes_on_what_a_hidden_layer_gets_but_for_a_small_part(bias):
+    network = Network((3, 6, 6, 4, 2), bias=bias)
+    weights = network.initial_weights(0, scheme="identity", dtype="float64")
+    first, *hidden, last = network.linear(weights)
+    for W in hidden:
+        W = W / np.median(np.diagonal(W))
+        aside = W - np.eye(*W.shape)
+        assert 0.01 < np.linalg.norm(aside, 2) < 0.25
+    for W in (first, last):  # nothing to pass on: orthogonal
+        singular = np.linalg.svd(W, compute_uv=False)
+        np.testing.assert_allclose(singular, singular[0], rtol=1e-12)
+    if bias:
+        assert all(np.all(w[-1] == 0) for w in weights)
+
+
+@pytest.mark.parametrize("scheme", ["uniform", "normal", "orthogonal", "identity"])
 def test_initial_weights_are_on_their_spheres_and_repeatable(scheme):
     network = Network((5, 9, 3, 2))
     radii = (0.5, 2.0, 1.0)

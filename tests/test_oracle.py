@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oracle
-from greatcircle import descend, steps, stopping
+from greatcircle import descend, directions, steps, stopping
 from small import ACTIVATION_NAMES, LOSS_NAMES, small
 
 RULES = {
@@ -39,6 +39,7 @@ def test_twenty_iterations_agree(rule, depth):
     result = descend(
         s.problem(),
         s.weights,
+        direction=directions.Steepest(),
         step=step,
         stop=stopping.MaxIter(20),
         callback=lambda record, weights: visited.append([np.asarray(w) for w in weights]),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from greatcircle import steps
+from greatcircle import directions, steps
 from greatcircle.datasets import ground_effect
 from greatcircle.experiments.run import train
 
@@ -12,7 +12,16 @@ METHOD_2_ITERATIONS = 1000
 
 def test_method_1_reaches_the_papers_error(surrogate):
     """Paper: 0.837 ± 0.007 on its training part, 0.834 ± 0.015 on its test part."""
-    runs = [train(surrogate, step=steps.Curvature(), iterations=200, seed=s) for s in range(10)]
+    runs = [
+        train(
+            surrogate,
+            direction=directions.Steepest(),
+            step=steps.Curvature(),
+            iterations=200,
+            seed=s,
+        )
+        for s in range(10)
+    ]
     train_rms = np.mean([r.train_rms for r in runs])
     test_rms = np.mean([r.test_rms for r in runs])
     assert 0.830 <= train_rms <= 0.845
@@ -23,7 +32,13 @@ def test_method_1_reaches_the_papers_error(surrogate):
 def test_method_2_descends_by_itself(surrogate, seeds):
     """Without the safeguard's help: the majorant's own angle never raises the loss."""
     runs = [
-        train(surrogate, step=steps.Majorant(), iterations=METHOD_2_ITERATIONS, seed=s)
+        train(
+            surrogate,
+            direction=directions.Steepest(),
+            step=steps.Majorant(),
+            iterations=METHOD_2_ITERATIONS,
+            seed=s,
+        )
         for s in range(seeds)
     ]
     for run in runs:
@@ -42,3 +57,13 @@ def test_the_seed_decides_everything(step):
     np.testing.assert_array_equal(first.train_objective, second.train_objective)
     np.testing.assert_array_equal(first.test_objective, second.test_objective)
     assert np.any(first.train_objective != other.train_objective)
+
+
+@pytest.mark.parametrize("step", [steps.Curvature(), steps.Majorant()])
+def test_by_default_training_is_the_papers(step):
+    table = ground_effect.generate(2000)
+    by_default, named = (
+        train(table, step=step, iterations=5, seed=1, **named)
+        for named in ({}, {"direction": directions.Steepest()})
+    )
+    np.testing.assert_array_equal(by_default.train_objective, named.train_objective)

@@ -5,7 +5,7 @@ from greatcircle.stopping import DecreaseBelow, LossBelow, MaxIter, SlopeBelow
 
 
 def record(loss=1.0, slope=-1.0, actual=0.1):
-    return Record(1, loss, 0.1, slope, 1.0, 0.1, actual, 0, 1, 1, 1, 0, 0.0)
+    return Record(1, loss, 0.1, slope, 1.0, 0.1, actual, 0, 1, 1, 1, 0, 0, 0.0)
 
 
 def test_each_rule_fires_when_it_should_and_not_before():

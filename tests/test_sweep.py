@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +90,8 @@ def test_one_writer_at_a_time(tmp_path):
 
 
 def test_a_run_that_fails_is_recorded_and_the_sweep_goes_on(tmp_path):
-    good = Job("steepest", "curvature", "paper", (3,), 2, 0)
-    bad = Job("steepest", "curvature", "paper", (0,), 2, 0)
+    good = Job("kronecker", "curvature", "auto", "standard", (3,), 2, 0)
+    bad = Job("steepest", "curvature", "paper", "paper", (0,), 2, 0)
     store = Store(tmp_path / "runs.jsonl")
     rows = sweep(sweep_script.table(), [bad, good], store)
     assert "ValueError: sizes is" in rows[bad]["error"]
@@ -104,6 +105,9 @@ def test_the_key_is_everything_that_decides_the_result():
     keys = {sweeps.key(job, data) for job in JOBS}
     assert len(keys) == len(JOBS)
     assert sweeps.key(JOBS[0], "other") not in keys
+    changes = {"direction": "kronecker", "start": "auto", "scaling": "max", "tol": 0.5}
+    for name, value in changes.items():
+        assert sweeps.key(replace(JOBS[0], **{name: value}), data) not in keys
     other = sweep_script.ground_effect.generate(400, seed=1)
     assert sweeps.fingerprint(other) != data
 

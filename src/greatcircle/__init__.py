@@ -5,16 +5,16 @@ from greatcircle.descent import Result, descend
 from greatcircle.estimators import LipschitzRegressor
 from greatcircle.network import Network
 from greatcircle.problem import Problem
-from greatcircle.scaling import PaperScaling
+from greatcircle.scaling import Scaling
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LipschitzRegressor",
     "Network",
-    "PaperScaling",
     "Problem",
     "Result",
+    "Scaling",
     "activations",
     "certificate",
     "descend",

@@ -11,6 +11,7 @@ certificates differ between the two. Kinks take the derivative of the branch z �
 through every one of them.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,8 @@ class Activation:
         False for piecewise linear functions, whose second derivative is zero between kinks.
     declared
         True where `slopes` is a user's word, which a grid can refute but not prove.
+    most_bent
+        The Lipschitz constant of the derivative; None where it has jumps or is not known.
     """
 
     name: str
@@ -46,12 +49,14 @@ class Activation:
     slopes: tuple[float, float] = (0.0, 1.0)
     curved: bool = True
     declared: bool = False
+    most_bent: float | None = None
 
     def __reduce__(self) -> Any:
         """Pickle the built-in ones by name: their functions need not be importable."""
         if ACTIVATIONS.get(self.name) is self:
             return get, (self.name,)
-        return Activation, (self.name, self.function, self.slopes, self.curved, self.declared)
+        fields = (self.name, self.function, self.slopes, self.curved, self.declared)
+        return Activation, (*fields, self.most_bent)
 
     def __call__(self, z: Array) -> Array:
         """ρ(z)."""
@@ -88,17 +93,17 @@ ACTIVATIONS: dict[str, Activation] = {
         Activation("leaky_relu", _leaky_relu, curved=False),
         # slopes −1 and 1
         Activation("abs", lambda z: jnp.where(z < 0, -z, z), (-1.0, 1.0), curved=False),
-        # ρ' = 1 − tanh² in (0, 1]
-        Activation("tanh", jnp.tanh),
-        # ρ' = 1 / (1 + |z|)² in (0, 1]
-        Activation("softsign", _softsign),
+        # ρ' = 1 − tanh² in (0, 1]; |ρ''| is largest where tanh² = 1/3
+        Activation("tanh", jnp.tanh, most_bent=4 / math.sqrt(27)),
+        # ρ' = 1 / (1 + |z|)² in (0, 1]; |ρ''| = 2 / (1 + |z|)³
+        Activation("softsign", _softsign, most_bent=2.0),
         # ρ' = cos z in [−1, 1]
-        Activation("sin", jnp.sin, (-1.0, 1.0)),
-        # ρ' = 1 / (1 + z²) in (0, 1]
-        Activation("arctan", jnp.arctan),
+        Activation("sin", jnp.sin, (-1.0, 1.0), most_bent=1.0),
+        # ρ' = 1 / (1 + z²) in (0, 1]; |ρ''| is largest where z² = 1/3
+        Activation("arctan", jnp.arctan, most_bent=math.sqrt(27) / 8),
         # ρ' = eᶻ in (0, 1) for z < 0, else 1
-        Activation("elu", _elu),
-        Activation("identity", lambda z: z, curved=False),
+        Activation("elu", _elu, most_bent=1.0),
+        Activation("identity", lambda z: z, curved=False, most_bent=0.0),
     )
 }
 

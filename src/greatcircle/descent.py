@@ -18,10 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from greatcircle import arc as arcs
 from greatcircle import directions, sphere, steps, stopping
 from greatcircle.arc import Arc
-from greatcircle.directions import Direction
+from greatcircle.directions import Direction, Place
 from greatcircle.precision import precision
 from greatcircle.problem import Custom, Objective, Problem
 from greatcircle.record import Evaluations, Record
@@ -35,6 +34,7 @@ MAX_HALVINGS = 30
 
 FULL_TURN = 2 * math.pi
 
+Visit = Callable[["_Point", Array], tuple[Array, "_Point"]]
 Callback = Callable[[Record, Tree], bool | None]
 
 
@@ -55,6 +55,8 @@ class Result:
     """Of the whole run, the starting point included."""
     setup_seconds: float
     """Compilation and the evaluation of the starting point."""
+    state: Any
+    """All that the loop knows at the end, to go on from: an argument of `descend`."""
 
     @property
     def converged(self) -> bool:
@@ -78,6 +80,7 @@ class _Point(NamedTuple):
     angle: Array
     curvature: Array
     predicted: Array
+    products: Array
 
 
 def descend(
@@ -88,6 +91,7 @@ def descend(
     step: Step | None = None,
     stop: stopping.Rule | None = None,
     callback: Callback | None = None,
+    state: Any = None,
 ) -> Result:
     """Minimise a loss over weights of fixed norm.
 
@@ -99,13 +103,18 @@ def descend(
         Where to start: a tuple of matrices (for your own objects, any pytree of them). The norm
         of each is its radius, which never changes.
     direction
-        By default `directions.Steepest()`.
+        By default the best that the objective allows, see `directions.automatic`. The paper's is
+        `directions.Steepest()`.
     step
         By default `steps.Curvature()`, the paper's Method 1.
     stop
-        Stopping rules joined with `|`; by default `stopping.MaxIter(200)`.
+        Stopping rules joined with `|`; by default at most 200 iterations, and no more when ten of
+        them gain less than a two-hundredth of the loss.
     callback
         Called after each iteration with its record and the weights; return True to stop.
+    state
+        `state` of an earlier result with the same problem, direction and step: go on where that
+        ended, bit for bit as if it had not. `weights` then only give the shapes.
 
     Returns
     -------
@@ -123,11 +132,11 @@ def descend(
     >>> result.loss < result.initial_loss
     True
     """
-    direction = direction or directions.Steepest()
-    step = step or steps.Curvature()
-    stop = stop or stopping.MaxIter(200)
     weights, sizes, dtype = _checked_start(problem, weights)
     objective: Objective = problem if isinstance(problem, Problem) else Custom(problem, dtype)
+    direction = direction or directions.automatic(objective)
+    step = step or steps.Curvature()
+    stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(5e-3)
     for name, given, method in (
         ("direction", direction, "choose"),
         ("step", step, "propose"),
@@ -138,33 +147,35 @@ def descend(
                 f"{name} is {given!r}; expected an object such as directions.Steepest(), "
                 "steps.Curvature() or stopping.MaxIter(200)"
             )
+    direction.check(objective)
     step.check(objective)
     trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
 
     with precision(dtype):
-        radii, point = jnp.asarray(sizes), _nowhere(weights, direction)
+        radii, point = state or (jnp.asarray(sizes), _nowhere(weights, direction))
         visit = partial(_visit, objective, radii, direction=direction, step=step)
         evaluations, records, ending = Evaluations(), [], None
         initial_loss, setup_seconds, unit = math.inf, 0.0, float(objective.unit)
         try:
             started = time.perf_counter()
-            accepted, point = visit(point, point.angle)
-            evaluations = evaluations.plus(trial_cost)
-            if accepted:
-                evaluations = evaluations.plus(accepted_cost)
-            else:
-                ending = "non_finite", "the loss is not finite at the start"
+            if state is None:
+                accepted, point = visit(point, point.angle)
+                evaluations = evaluations.plus(trial_cost)
+                if accepted:
+                    evaluations = evaluations.plus(_spent(accepted_cost, point))
+                else:
+                    ending = "non_finite", "the loss is not finite at the start"
             initial_loss = float(point.loss) * unit
             setup_seconds = time.perf_counter() - started
             while not ending and not (ending := _ending(point, records, stop)):
                 started = time.perf_counter()
                 moved, angle, halvings = _search(visit, point)
-                spent = Evaluations(*(trials * (halvings + 1) for trials in trial_cost))
+                spent = trial_cost.times(halvings + 1)
                 if moved is None:
                     evaluations = evaluations.plus(spent)
                     ending = _stuck(point, initial_loss / unit, records, halvings)
                     break
-                spent = spent.plus(accepted_cost)
+                spent = spent.plus(_spent(accepted_cost, moved))
                 evaluations = evaluations.plus(spent)
                 seconds = time.perf_counter() - started
                 records.append(
@@ -186,6 +197,7 @@ def descend(
             records=records,
             evaluations=evaluations,
             setup_seconds=setup_seconds,
+            state=(radii, point),
         )
 
 
@@ -200,7 +212,8 @@ def _visit(
     step: Step,
 ) -> tuple[Array, _Point]:
     """Turn from `point` by `angle`; stand there if the loss is lower, else stay."""
-    weights = Arc(point.weights, point.heading, radii).point(angle)
+    way = Arc(point.weights, point.heading, radii)
+    weights = way.point(angle)
     matrices = sphere.unpack(weights)
     loss, left = objective.forward(matrices)
     # A full turn leads back to the start, where rounding may pretend a decrease.
@@ -209,18 +222,27 @@ def _visit(
     def stand() -> _Point:
         gradient, more = objective.backward(matrices, left)
         gradient = sphere.pack(gradient)
-        heading, memory = direction.choose(weights, gradient, radii, point.memory)
-        arc = Arc(weights, heading, radii)
-        slope = arcs.slope(arc, gradient)
+        place = Place(
+            objective,
+            weights,
+            sphere.scale(sphere.project(weights, gradient, radii), radii),
+            more,
+            radii,
+            way,
+            angle,
+            point.loss - loss,
+        )
+        chosen = direction.choose(place, point.memory)
+        arc = Arc(weights, chosen.heading, radii)
+        slope = sphere.dot(place.gradient, chosen.heading)
         proposal = step.propose(Here(objective, arc, gradient, more, loss, slope))
-        return _Point(weights, heading, memory, loss, slope, *proposal)
+        products = jnp.asarray(chosen.products, loss.dtype)
+        return _Point(weights, chosen.heading, chosen.memory, loss, slope, *proposal, products)
 
     return accepted, jax.lax.cond(accepted, stand, lambda: point)
 
 
-def _search(
-    visit: Callable[[_Point, Array], tuple[Array, _Point]], point: _Point
-) -> tuple[_Point | None, float, int]:
+def _search(visit: Visit, point: _Point) -> tuple[_Point | None, float, int]:
     """The authors' safeguard: halve the angle until the loss falls, a bounded number of times."""
     angle = point.angle
     for halvings in range(MAX_HALVINGS + 1):
@@ -302,7 +324,13 @@ def _nowhere(weights: Tree, direction: Direction) -> _Point:
         angle=jnp.zeros_like(nan),
         curvature=nan,
         predicted=nan,
+        products=jnp.zeros_like(nan),
     )
+
+
+def _spent(cost: Evaluations, point: _Point) -> Evaluations:
+    """What standing on a point has cost."""
+    return cost.plus(Evaluations(products=float(point.products)))
 
 
 def _on_host(weights: sphere.Packed) -> Tree:

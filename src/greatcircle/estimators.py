@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -14,11 +15,13 @@ from greatcircle import certificate, losses, stopping
 from greatcircle.activations import Activation
 from greatcircle.certificate import Certificate
 from greatcircle.descent import descend
+from greatcircle.directions import Direction
 from greatcircle.losses import Huber, Loss
-from greatcircle.methods import DIRECTIONS, METHODS, STEPS, lookup
+from greatcircle.methods import DIRECTIONS, METHODS, STARTS, STEPS, Start, lookup
 from greatcircle.network import Network
 from greatcircle.problem import Problem
-from greatcircle.scaling import SCALINGS, spectral_initialisation
+from greatcircle.scaling import initialise
+from greatcircle.steps import Step
 
 LOSSES = ("squared", "huber")
 
@@ -33,17 +36,25 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     activation
         One of `greatcircle.activations.ACTIVATIONS`, or a declared `Activation`.
     method
-        "ad", the paper's Method 1, or "mm", its Method 2.
+        "auto"; "ad", the paper's Method 1; "mm", its Method 2; or a pair (direction, step) of
+        names or of objects. The paper's methods start by its Algorithm 1 (no biases, radius 1).
     scaling
-        "paper": inputs to unit norm row by row, targets to the initial network's gain.
+        "standard": inputs standardised, a bound that holds everywhere. "paper": each row to norm
+        one, a bound per unit of x/‖x‖. "max": everything divided by the largest norm. None leaves
+        it to the method: "paper" for the paper's, otherwise "standard".
+    lipschitz
+        A Lipschitz bound that training never exceeds, in units of y per unit of X: the a-priori
+        bound ∏μ_i. Not for `scaling="paper"`, which has no bound of that kind.
     loss
         "squared" or "huber", or a loss object. Huber's `delta` is in the units of y.
     radius
-        Frobenius norm of each weight matrix: one number, or one for each layer.
+        Frobenius norm of each weight matrix: one number, or one for each layer. None leaves it to
+        the method.
     max_iter
         Most iterations.
     tol
-        Stop when ten iterations together gain less than this part of the loss; 0 never does.
+        Stop when ten iterations together gain less than this part of the loss; 0 never does. None
+        leaves it to the method: 5e-3 for "auto" and pairs, 1e-6 for the paper's.
     dtype
         "float32" or "float64".
     random_state
@@ -52,12 +63,13 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     Attributes
     ----------
     weights_ : tuple of arrays, (fan_in, fan_out) each
-    scaling_ : PaperScaling
+    scaling_ : Scaling
     history_ : dict of arrays, one entry for each iteration
     n_iter_ : int
     loss_ : float, in the scaled units of training
     outcome_, reason_ : str, how training ended, in one word and in several
-    certificate_ : Certificate, the operator-norm bound in units of y per unit of x/‖x‖
+    certificate_ : Certificate, the operator-norm bound in units of y per unit of X (with
+        `scaling="paper"`: of x/‖x‖)
 
     Examples
     --------
@@ -74,12 +86,13 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         hidden_layer_sizes: Sequence[int] = (25, 30, 15),
         activation: str | Activation = "relu",
         *,
-        method: str = "ad",
-        scaling: str = "paper",
+        method: str | tuple[Any, Any] = "auto",
+        scaling: str | None = None,
+        lipschitz: float | None = None,
         loss: str | Loss = "squared",
-        radius: float | Sequence[float] = 1.0,
+        radius: float | Sequence[float] | None = None,
         max_iter: int = 200,
-        tol: float = 1e-6,
+        tol: float | None = None,
         dtype: str = "float32",
         random_state: Any = None,
     ) -> None:
@@ -87,6 +100,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.activation = activation
         self.method = method
         self.scaling = scaling
+        self.lipschitz = lipschitz
         self.loss = loss
         self.radius = radius
         self.max_iter = max_iter
@@ -96,13 +110,16 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows X and targets y (one column, or several)."""
-        method = lookup(METHODS, self.method, "method")
-        if self.scaling not in SCALINGS:
-            raise ValueError(f"scaling is {self.scaling!r}; expected one of {', '.join(SCALINGS)}")
+        direction, step, start, tol = _method(self.method)
+        scaling_name = self.scaling or ("paper" if start is STARTS["paper"] else "standard")
+        target_scale = start.target_scale
+        if self.lipschitz is not None:
+            target_scale = _checked_budget(self.lipschitz, scaling_name)
         if isinstance(self.loss, str) and self.loss not in LOSSES:
             raise ValueError(f"loss is {self.loss!r}; expected one of {', '.join(LOSSES)}")
-        if not isinstance(self.tol, int | float) or not self.tol >= 0:
-            raise ValueError(f"tol is {self.tol!r}; expected a number that is not negative")
+        tol = tol if self.tol is None else self.tol
+        if not isinstance(tol, int | float) or not tol >= 0:
+            raise ValueError(f"tol is {tol!r}; expected a number that is not negative, or None")
         checked: Any = validate_data(
             self, X=X, y=y, multi_output=True, y_numeric=True, dtype=np.float64
         )
@@ -110,10 +127,21 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._single_output = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
         widths = _widths(self.hidden_layer_sizes)
-        network = Network((inputs.shape[1], *widths, targets.shape[1]), self.activation)
+        sizes = (inputs.shape[1], *widths, targets.shape[1])
+        network = Network(sizes, self.activation, bias=start.bias)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        weights, scaling = spectral_initialisation(
-            network, targets, rng, radius=self.radius, dtype=self.dtype
+        weights, scaling = initialise(
+            network,
+            inputs,
+            targets,
+            rng,
+            scaling=scaling_name,
+            target_scale=target_scale,
+            centred=start.centred,
+            scheme=start.scheme,
+            radius=start.radius if self.radius is None else self.radius,
+            headroom=start.headroom,
+            dtype=self.dtype,
         )
         problem = Problem(
             network,
@@ -122,12 +150,12 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             loss=_scaled_loss(losses.get(self.loss), scaling.factor),
             dtype=self.dtype,
         )
-        stop = stopping.MaxIter(self.max_iter) | stopping.DecreaseBelow(self.tol)
+        stop = stopping.MaxIter(self.max_iter) | stopping.DecreaseBelow(tol)
         result = descend(
             problem,
             weights,
-            direction=DIRECTIONS[method.direction],
-            step=STEPS[method.step],
+            direction=direction,
+            step=step,
             stop=stop,
         )
 
@@ -157,10 +185,39 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     @property
     def certificate_(self) -> Certificate:
-        """∏ ‖W_i‖_op in units of y per unit of x/‖x‖."""
+        """∏ ‖W_i‖_op in units of y per unit of X (with `scaling="paper"`: of x/‖x‖)."""
         check_is_fitted(self)
-        bound = certificate.spectral(self.weights_)
+        bound = certificate.spectral(self.network_.linear(self.weights_))
         return Certificate(self.scaling_.bound(bound.value), bound.method)
+
+
+def _method(choice: Any) -> tuple[Direction | None, Step, Start, float]:
+    """Direction, step, start and tolerance of a method's name, or of a pair."""
+    if isinstance(choice, str):
+        method = lookup(METHODS, choice, "method")
+        return DIRECTIONS[method.direction], STEPS[method.step], STARTS[method.start], method.tol
+    if not isinstance(choice, tuple) or len(choice) != 2:
+        raise ValueError(
+            f"method is {choice!r}; expected one of {', '.join(METHODS)}, or a pair "
+            "(direction, step)"
+        )
+    direction, step = choice
+    if isinstance(direction, str):
+        direction = lookup(DIRECTIONS, direction, "method's direction")
+    if isinstance(step, str):
+        step = lookup(STEPS, step, "method's step")
+    return direction, step, STARTS["auto"], METHODS["auto"].tol
+
+
+def _checked_budget(lipschitz: Any, scaling: str) -> float:
+    if scaling == "paper":
+        raise ValueError(
+            f"lipschitz is {lipschitz!r} with scaling='paper', which has no global bound; "
+            "use scaling='standard' or 'max'"
+        )
+    if not isinstance(lipschitz, Real) or not 0 < float(lipschitz) < np.inf:
+        raise ValueError(f"lipschitz is {lipschitz!r}; expected a positive number, or None")
+    return float(lipschitz)
 
 
 def _scaled_loss(loss: Loss, factor: float) -> Loss:

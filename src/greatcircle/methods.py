@@ -1,11 +1,11 @@
-"""Names for directions and steps, and for the pairs of them that make the paper's methods.
+"""Names for directions, steps and starts, and for the combinations of them that make a method.
 
 The estimators, the command line and the experiments look methods up here, so that one word means
 the same everywhere.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from greatcircle import directions, steps
@@ -14,15 +14,16 @@ from greatcircle.steps import Step
 
 T = TypeVar("T")
 
-
-class Method(NamedTuple):
-    """A direction and a step, by name."""
-
-    direction: str
-    step: str
-
-
-DIRECTIONS: dict[str, Direction] = {"steepest": directions.Steepest()}
+DIRECTIONS: dict[str, Direction | None] = {
+    "auto": None,  # the loop chooses, by what the objective offers
+    "steepest": directions.Steepest(),
+    "steepest-gradient": directions.Steepest("gradient"),
+    "steepest-trust": directions.Steepest("trust"),
+    "conjugate-gradient": directions.ConjugateGradient(),
+    "hager-zhang": directions.ConjugateGradient("hager-zhang"),
+    "gauss-newton": directions.GaussNewton(),
+    "kronecker": directions.Kronecker(),
+}
 
 STEPS: dict[str, Step] = {
     "curvature": steps.Curvature(),
@@ -32,12 +33,44 @@ STEPS: dict[str, Step] = {
     "taylor4-full-circle": steps.Taylor(4, 2 * math.pi),
     "majorant": steps.Majorant(),
     "majorant-golden": steps.Majorant("golden"),
+    "data-majorant": steps.DataMajorant(),
+    "smooth-majorant": steps.SmoothMajorant(),
     "closed-form": steps.ClosedForm(),
 }
 
+
+class Start(NamedTuple):
+    """Where training starts: what `scaling.initialise` and `Network` are told."""
+
+    bias: bool
+    scheme: str
+    radius: float | Sequence[float] | None
+    target_scale: str | float
+    centred: bool
+    headroom: float | None
+
+
+STARTS: dict[str, Start] = {
+    # Algorithm 1
+    "paper": Start(False, "uniform", 1.0, "gain", False, 1.0),
+    # The best accuracy at a given bound, at every depth: docs/scaling.md has the evidence
+    "auto": Start(True, "identity", None, "output", True, None),
+}
+
+
+class Method(NamedTuple):
+    """A direction, a step and a start, by name; and when ten iterations gain too little."""
+
+    direction: str
+    step: str
+    start: str
+    tol: float
+
+
 METHODS: dict[str, Method] = {
-    "ad": Method("steepest", "curvature"),  # Method 1, automatic differentiation
-    "mm": Method("steepest", "majorant"),  # Method 2, majorisation-minimisation
+    "auto": Method("auto", "curvature", "auto", 5e-3),
+    "ad": Method("steepest", "curvature", "paper", 1e-6),  # Method 1, automatic differentiation
+    "mm": Method("steepest", "majorant", "paper", 1e-6),  # Method 2, majorisation-minimisation
 }
 
 

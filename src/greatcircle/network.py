@@ -1,16 +1,21 @@
-"""The fully connected network without biases, Eq. (1), and its first two derivatives.
+"""The fully connected network of Eq. (1), and its first two derivatives.
 
-Data are rows, so a layer is `h @ W` with `W` of shape (fan_in, fan_out). Besides `apply`, three
-passes share their work: `forward` keeps what every layer saw, `backward` turns that into the
-gradient, and `second_order` needs, of every layer after the first, only the products h V, h' W
-and h' V. The adjoints of the backward pass stand in for h'', so a gradient and a second
-derivative along a direction together cost twice a gradient (`docs/arc.md` derives it).
+Data are rows, so a layer is `h @ W` with `W` of shape (fan_in, fan_out). With `bias`, every layer
+also sees a unit that is always one, and the last row of its matrix is what that unit contributes:
+the bias is part of the matrix and lives on its sphere. A constant has no difference, so it costs
+no Lipschitz constant: `linear` gives the part of each matrix that counts.
+
+Besides `apply`, the passes share their work: `forward` keeps what every layer saw, `backward` turns
+that into the gradient, `push` gives the velocity of the outputs, and `second_order` needs, of every
+layer after the first, only the products h V, h' W and h' V. The adjoints of the backward pass stand
+in for h'', so a gradient and a second derivative along a direction together cost twice a gradient
+(`docs/arc.md` derives it).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +30,11 @@ from greatcircle.sphere import random_point
 
 Weights = tuple[Array, ...]
 
-INITIALISATIONS = ("uniform", "normal", "orthogonal")
+INITIALISATIONS = ("uniform", "normal", "orthogonal", "identity")
+
+
+ASIDE = 0.1
+"""Size of the orthogonal part beside an identity."""
 
 
 class Trace(NamedTuple):
@@ -56,6 +65,8 @@ class Network:
         Number of inputs, of units in each hidden layer, and of outputs.
     activation
         Name, or an `Activation` (`declare` makes one of a user's function).
+    bias
+        Whether every layer sees a unit that is always one. The paper's networks have none.
 
     Examples
     --------
@@ -67,10 +78,18 @@ class Network:
 
     sizes: tuple[int, ...]
     activation: Activation
+    bias: bool
 
-    def __init__(self, sizes: Sequence[int], activation: str | Activation = "relu") -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        activation: str | Activation = "relu",
+        *,
+        bias: bool = False,
+    ) -> None:
         object.__setattr__(self, "sizes", _checked_sizes(sizes))
         object.__setattr__(self, "activation", activations.get(activation))
+        object.__setattr__(self, "bias", bool(bias))
 
     @property
     def depth(self) -> int:
@@ -80,7 +99,8 @@ class Network:
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
         """Shape of each weight matrix."""
-        return tuple(zip(self.sizes[:-1], self.sizes[1:], strict=True))
+        rows = [size + self.bias for size in self.sizes[:-1]]
+        return tuple(zip(rows, self.sizes[1:], strict=True))
 
     def initial_weights(
         self,
@@ -97,7 +117,9 @@ class Network:
         seed
             Seed, or a NumPy generator to draw from.
         scheme
-            "uniform" (Xavier, the paper's), "normal" or "orthogonal" (all singular values equal).
+            "uniform" (Xavier, the paper's), "normal", "orthogonal" (all singular values equal), or
+            "identity": hidden layers pass on what they get, except for a small orthogonal part, so
+            that a deep network starts as a shallow one. Biases start at zero.
         radius
             Frobenius norm μ_i of the weights: one number, or one for each layer.
         dtype
@@ -109,8 +131,19 @@ class Network:
         rng = np.random.default_rng(seed)
         return tuple(
             (drawn * (r / np.linalg.norm(drawn))).astype(checked_dtype(dtype))
-            for drawn, r in zip((_draw(rng, scheme, s) for s in self.shapes), radii, strict=True)
+            for drawn, r in zip(self._drawn(rng, scheme), radii, strict=True)
         )
+
+    def _drawn(self, rng: np.random.Generator, scheme: str) -> Iterator[np.ndarray]:
+        """The matrices before they are put on their spheres."""
+        for i, (rows, columns) in enumerate(self.shapes):
+            hidden = 0 < i < self.depth - 1
+            drawn = _draw(rng, scheme, (rows - self.bias, columns), hidden)
+            yield np.vstack([drawn, np.zeros((int(self.bias), columns))])
+
+    def linear(self, weights: Sequence[Any]) -> tuple[Any, ...]:
+        """The matrices without their biases: what a Lipschitz bound is made of."""
+        return tuple(w[:-1] if self.bias else w for w in weights)
 
     def check_weights(self, weights: Sequence[ArrayLike]) -> tuple[np.ndarray, ...]:
         """Return the weights as arrays, or say which one does not fit the network."""
@@ -129,8 +162,17 @@ class Network:
         """f(x; w) for rows x, Eq. (1)."""
         h = x
         for w in weights[:-1]:
-            h = self.activation(h @ w)
-        return h @ weights[-1]
+            h = self.activation(self.layer(h, w))
+        return self.layer(h, weights[-1])
+
+    def layer(self, h: Array, w: Array) -> Array:
+        """H W, with the constant unit where there is one."""
+        return h @ w[:-1] + w[-1] if self.bias else h @ w
+
+    def _gradient(self, h: Array, pull: Array) -> Array:
+        """Gradient of ⟨pull, h W⟩ in W."""
+        linear = h.T @ pull
+        return jnp.vstack([linear, jnp.sum(pull, axis=0)]) if self.bias else linear
 
     def predict(self, weights: Sequence[ArrayLike], x: ArrayLike) -> np.ndarray:
         """`apply` for arrays of any kind, compiled, in the precision of the weights."""
@@ -148,19 +190,28 @@ class Network:
         """The same, keeping what the other two passes need."""
         inputs, sums = [x], []
         for w in weights[:-1]:
-            sums.append(inputs[-1] @ w)
+            sums.append(self.layer(inputs[-1], w))
             inputs.append(self.activation(sums[-1]))
-        return inputs[-1] @ weights[-1], Trace(tuple(inputs), tuple(sums))
+        return self.layer(inputs[-1], weights[-1]), Trace(tuple(inputs), tuple(sums))
 
     def backward(self, weights: Weights, trace: Trace, pull: Array) -> tuple[Weights, Adjoints]:
         """Gradient of ⟨pull, f(x; w)⟩ in the weights, and the adjoints on the way."""
-        gradient, sums, hidden = [], [pull], []
+        matrices, gradient, sums, hidden = self.linear(weights), [], [pull], []
         for i in reversed(range(len(weights))):
-            gradient.append(trace.inputs[i].T @ sums[-1])
+            gradient.append(self._gradient(trace.inputs[i], sums[-1]))
             if i > 0:
-                hidden.append(sums[-1] @ weights[i].T)
+                hidden.append(sums[-1] @ matrices[i].T)
                 sums.append(hidden[-1] * self.activation.slope(trace.sums[i - 1]))
         return tuple(gradient[::-1]), Adjoints(tuple(sums[::-1]), tuple(hidden[::-1]))
+
+    def push(self, weights: Weights, velocity: Weights, trace: Trace) -> Array:
+        """Velocity f' of the outputs along w + t·velocity."""
+        matrices = self.linear(weights)
+        push = self.layer(trace.inputs[0], velocity[0])
+        for i in range(1, len(weights)):
+            hidden = push * self.activation.slope(trace.sums[i - 1])
+            push = hidden @ matrices[i] + self.layer(trace.inputs[i], velocity[i])
+        return push
 
     def second_order(
         self, weights: Weights, velocity: Weights, trace: Trace, adjoints: Adjoints
@@ -170,15 +221,16 @@ class Network:
         With z_i'' = h_{i−1}'' W_i + 2 h_{i−1}' V_i and h_i'' = ρ'(z_i) z_i'' + ρ''(z_i) z_i'²,
         the adjoints carry every second derivative to the output without computing it.
         """
-        push = trace.inputs[0] @ velocity[0]
+        matrices, turning = self.linear(weights), self.linear(velocity)
+        push = self.layer(trace.inputs[0], velocity[0])
         curvature = jnp.zeros((), push.dtype)
         for i in range(1, len(weights)):
             if self.activation.curved:
                 bend = self.activation.bend(trace.sums[i - 1])
                 curvature += jnp.sum(adjoints.hidden[i - 1] * bend * push**2)
             hidden = push * self.activation.slope(trace.sums[i - 1])
-            curvature += 2 * jnp.sum(adjoints.sums[i] * (hidden @ velocity[i]))
-            push = hidden @ weights[i] + trace.inputs[i] @ velocity[i]
+            curvature += 2 * jnp.sum(adjoints.sums[i] * (hidden @ turning[i]))
+            push = hidden @ matrices[i] + self.layer(trace.inputs[i], velocity[i])
         return push, curvature
 
 
@@ -216,8 +268,10 @@ def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
     return checked
 
 
-def _draw(rng: np.random.Generator, scheme: str, shape: tuple[int, int]) -> np.ndarray:
-    """One matrix before it is put on its sphere."""
+def _draw(
+    rng: np.random.Generator, scheme: str, shape: tuple[int, int], hidden: bool
+) -> np.ndarray:
+    """One matrix before it is put on its sphere; `hidden` where both its sides are hidden."""
     if scheme == "uniform":
         bound = np.sqrt(6 / sum(shape))  # Xavier; normalisation makes the scale immaterial
         return rng.uniform(-bound, bound, shape)
@@ -226,4 +280,5 @@ def _draw(rng: np.random.Generator, scheme: str, shape: tuple[int, int]) -> np.n
     tall = max(shape), min(shape)
     q, r = np.linalg.qr(rng.standard_normal(tall))
     q = q * np.sign(np.diagonal(r))  # uniform over the orthogonal matrices (Mezzadri 2007)
-    return q if tall == shape else q.T
+    q = q if tall == shape else q.T
+    return np.eye(*shape) + ASIDE * q if scheme == "identity" and hidden else q

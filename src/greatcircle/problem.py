@@ -6,6 +6,10 @@ The loop asks an objective for three passes, each using the one before:
 - `backward(weights, left)` gives the gradient and whatever that pass left behind;
 - `second_order(weights, velocity, left)` gives vᵀ ∇²L v, without a Hessian.
 
+Gauss-Newton asks for one more: `linearised(weights, left)` gives v ↦ Jᵀ H J v, where J is the
+derivative of the outputs and H the Hessian of the loss in them, and how much of a pass over the
+data each product is.
+
 `Problem` does them by hand for a `Network`, sharing every product. `Custom` does them by automatic
 differentiation for everything else.
 """
@@ -45,6 +49,12 @@ class Objective(Protocol):
 
     def second_order(self, weights: Tree, velocity: Tree, left: Any) -> Array:
         """vᵀ ∇²L v."""
+        ...
+
+    def linearised(
+        self, weights: Tree, left: Any, share: float = 1.0, turn: Any = 0
+    ) -> tuple[Callable[[Tree], Tree], float]:
+        """V ↦ Jᵀ H J v from a share of the rows, another one each turn; and the share it took."""
         ...
 
 
@@ -172,6 +182,83 @@ class Problem:
         push, bend = self.network.second_order(weights, velocity, left.trace, left.adjoints)
         return quadratic_form(self._scaled, left.outputs, push) + bend
 
+    def linearised(
+        self, weights: Weights, left: _Backward, share: float = 1.0, turn: Any = 0
+    ) -> tuple[Callable[[Weights], Weights], float]:
+        """V ↦ Jᵀ H J v, from a block of the rows: blocks take turns."""
+        rows = self.inputs.shape[0]
+        taken = max(1, min(rows, round(share * rows)))
+        blocks = rows // taken
+        first = (turn % blocks) * taken
+
+        def some(values: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(values, first, taken) if blocks > 1 else values
+
+        outputs, targets, weight = some(left.outputs), some(self.targets), some(self.share)
+        trace = jax.tree.map(some, left.trace)
+        # The block stands for all rows. One without weight has no curvature.
+        total = jnp.sum(weight)
+        scale = 1 / (jnp.where(total > 0, total, 1) * self.unit)
+        pull = jax.grad(lambda f: scale * (weight @ self.criterion.rows(f, targets)))
+
+        def product(velocity: Weights) -> Weights:
+            push = self.network.push(weights, velocity, trace)
+            curved = jax.jvp(pull, (outputs,), (push,))[1]
+            return self.network.backward(weights, trace, curved)[0]
+
+        return product, taken / rows if blocks > 1 else 1.0
+
+    def moments(self, headings: Weights, left: _Backward) -> tuple[Array, Array, Array]:
+        """Means over the rows of ‖hW‖², ⟨hW, hU⟩ and ‖hU‖² for each layer."""
+        sums = (*left.trace.sums, left.outputs)
+        pairs = [
+            (made, self.network.layer(seen, u))
+            for seen, made, u in zip(left.trace.inputs, sums, headings, strict=True)
+        ]
+
+        def mean(a: Array, b: Array) -> Array:
+            return self.share @ jnp.sum(a * b, axis=1)
+
+        return (
+            jnp.stack([mean(made, made) for made, _ in pairs]),
+            jnp.stack([mean(made, turned) for made, turned in pairs]),
+            jnp.stack([mean(turned, turned) for _, turned in pairs]),
+        )
+
+    def pull(self, left: _Backward) -> Array:
+        """Root mean square of the loss's gradient in the outputs."""
+        share = jnp.where(self.share > 0, self.share, 1)
+        return jnp.sqrt(jnp.sum(jnp.sum(left.adjoints.sums[-1] ** 2, axis=1) / share))
+
+    def largest_input(self) -> Array:
+        """Largest ‖x‖ of a row that counts."""
+        return jnp.sqrt(jnp.max(jnp.where(self.share > 0, jnp.sum(self.inputs**2, axis=1), 0)))
+
+    def pushed(self, weights: Weights, velocity: Weights, left: _Backward) -> tuple[Array, Array]:
+        """J v and H J v, so that their inner products are those of Jᵀ H J."""
+        push = self.network.push(weights, velocity, left.trace)
+        return push, jax.jvp(jax.grad(self._scaled), (left.outputs,), (push,))[1]
+
+    def kronecker(self, left: _Backward) -> tuple[Array, Array]:
+        """Second moments of what each layer sees and of the loss's slope in what it makes.
+
+        Both as stacks over the layers, filled up with zeros. Their Kronecker products stand for
+        the blocks of the Gauss-Newton matrix (`docs/directions.md`).
+        """
+        root = jnp.sqrt(self.share)[:, None]
+        safe = jnp.where(root > 0, root, 1)
+        seen = [root * h for h in left.trace.inputs]
+        if self.network.bias:
+            seen = [jnp.hstack([h, root]) for h in seen]
+        slopes = [a / safe for a in left.adjoints.sums]
+        # At the output their second moment is H, on average, up to this factor.
+        last = slopes[-1]
+        size = jnp.sum(last**2) * self.unit / (last.shape[1] * self.criterion.curvature)
+        scale = 1 / jnp.sqrt(jnp.where(size > 0, size, 1))
+        return stacked([h.T @ h for h in seen]), stacked(
+            [scale * (s.T @ s) * scale for s in slopes]
+        )
+
     def _scaled(self, outputs: Array) -> Array:
         return self.loss_of(outputs) / self.unit
 
@@ -209,6 +296,19 @@ class Custom:
         """vᵀ ∇²L v, forward over forward."""
         return quadratic_form(self.value, weights, velocity)
 
+    def linearised(
+        self, weights: Tree, left: None, share: float = 1.0, turn: Any = 0
+    ) -> tuple[Callable[[Tree], Tree], float]:
+        """V ↦ Jᵀ H J v from the user's `outputs` and `loss_of`; always from all rows."""
+        outputs, push = jax.linearize(self.user.outputs, weights)
+        pull = jax.linear_transpose(push, weights)
+        slope = jax.grad(self.user.loss_of)
+
+        def product(velocity: Tree) -> Tree:
+            return pull(jax.jvp(slope, (outputs,), (push(velocity),))[1])[0]
+
+        return product, 1.0
+
 
 def _rebuilt(structure: tuple[Any, object], leaves: Sequence[Any]) -> Custom:
     custom = object.__new__(Custom)
@@ -239,6 +339,14 @@ def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tre
         return jax.jvp(function, (p,), (velocity,))[1]
 
     return jax.jvp(along, (point,), (velocity,))[1]
+
+
+def stacked(matrices: Sequence[Array]) -> Array:
+    """Matrices as one stack, filled up with zeros."""
+    rows, columns = (max(m.shape[axis] for m in matrices) for axis in (0, 1))
+    return jnp.stack(
+        [jnp.pad(m, ((0, rows - m.shape[0]), (0, columns - m.shape[1]))) for m in matrices]
+    )
 
 
 def checked_matrix(values: ArrayLike, name: str, columns: int | None = None) -> np.ndarray:

@@ -4,20 +4,26 @@ from typing import NamedTuple
 
 
 class Evaluations(NamedTuple):
-    """Passes over the data, by kind."""
+    """Passes over the data, by kind; a pass over part of the rows counts as that part."""
 
-    forward: int = 0
+    forward: float = 0
     """Losses."""
-    backward: int = 0
+    backward: float = 0
     """Gradients, each on top of a forward pass."""
-    second: int = 0
+    second: float = 0
     """Second derivatives along an arc."""
-    higher: int = 0
+    higher: float = 0
     """Taylor expansions beyond the second order."""
+    products: float = 0
+    """Gauss-Newton products."""
 
     def plus(self, other: "Evaluations") -> "Evaluations":
         """Kind by kind."""
         return Evaluations(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> "Evaluations":
+        """All kinds alike."""
+        return Evaluations(*(factor * a for a in self))
 
 
 class Record(NamedTuple):
@@ -39,9 +45,10 @@ class Record(NamedTuple):
     """Decrease of the loss."""
     halvings: int
     """How often the rule's angle was halved before the loss fell."""
-    forward: int
-    backward: int
-    second: int
-    higher: int
+    forward: float
+    backward: float
+    second: float
+    higher: float
+    products: float
     seconds: float
     """Wall-clock time of the iteration; no decision looks at it."""

@@ -1,64 +1,138 @@
-"""Inputs and targets to the unit problem, and exactly back: Algorithm 1's second half.
+"""Inputs and targets to the problem that is trained, and exactly back; and where training starts.
 
-A scaling is fitted on the training part alone and then applied to any data. It carries the factor
-that takes an output of the network back to physical units, which is also the factor it puts on the
-network's Lipschitz bound. Everything here is NumPy float64: it runs once.
+A scaling is fitted on the training part alone and then applied to any data. It carries the factors
+that it puts on the network's Lipschitz bound. Three of them:
+
+| scaling | inputs | the bound holds |
+|---|---|---|
+| "paper" | each row to norm one (Algorithm 1) | per unit of x/‖x‖ |
+| "standard" | each column to mean zero and variance one, all by one divisor | everywhere |
+| "max" | everything divided by the largest norm of a row | everywhere |
+
+The scale of the targets is the other choice. It decides how far the weights have to turn, and with
+that which bound the trained network has (`docs/scaling.md`):
+
+| target scale | the scaled targets are |
+|---|---|
+| "gain" | at most ∏‖W_i‖_op long (Algorithm 1) |
+| "output" | as large as the outputs of the initial network, in the mean square |
+| a number | such that ∏μ_i is that Lipschitz bound, in the units of the data: never exceeded |
+
+Everything here is NumPy float64: it runs once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import DTypeLike
 
-from greatcircle.network import Network
+from greatcircle.network import Network, checked_radii
+from greatcircle.precision import checked_dtype, precision
+
+SCALINGS = ("paper", "standard", "max")
+TARGET_SCALES = ("gain", "output")
 
 
 @dataclass(frozen=True)
-class PaperScaling:
-    """Each input row to unit norm, targets to the gain of the initial network (Algorithm 1).
-
-    The magnitude of an input is lost, so a Lipschitz bound holds per unit of x/‖x‖ only.
+class Scaling:
+    """How data become the network's data: (x − shift) / spread / divisor, and the targets' factor.
 
     Parameters
     ----------
+    name
+        One of `SCALINGS`.
+    shift, spread
+        Of each input column.
+    divisor
+        Of all inputs.
+    target_shift
+        Subtracted from the targets: a bias of the output, which costs no Lipschitz constant.
     factor
-        What the targets are multiplied by, ∏‖W_i‖_op / Y_max.
+        What the targets are then multiplied by.
     """
 
-    factor: float
-
-    name = "paper"
+    name: str
+    shift: np.ndarray
+    spread: np.ndarray
+    divisor: float
+    target_shift: np.ndarray
+    factor: float = 1.0
 
     @classmethod
-    def fit(cls, targets: np.ndarray, weights: Sequence[np.ndarray]) -> "PaperScaling":
-        """From the training targets and the initial weights.
+    def fit(
+        cls,
+        name: str,
+        inputs: np.ndarray,
+        targets: np.ndarray,
+        *,
+        centred: bool = False,
+        sample_weight: np.ndarray | None = None,
+    ) -> "Scaling":
+        """From the training part. Rows of weight zero do not count; `factor` is left at one.
 
-        Targets that are all zero leave nothing to scale: Y_max is then taken as one.
+        Parameters
+        ----------
+        name
+            One of `SCALINGS`.
+        inputs, targets
+            Rows in their own units.
+        centred
+            Whether the mean of the targets is taken off.
+        sample_weight
+            Weight of each row.
         """
-        largest = float(np.max(_row_norms(targets)))
-        gain = float(np.prod([np.linalg.norm(np.asarray(w, np.float64), 2) for w in weights]))
-        return cls(gain / (largest if largest > 0 else 1.0))
+        if name not in SCALINGS:
+            raise ValueError(f"scaling is {name!r}; expected one of {', '.join(SCALINGS)}")
+        share = _share(sample_weight, len(inputs))
+        columns = inputs.shape[1]
+        shift, spread, divisor = np.zeros(columns), np.ones(columns), 1.0
+        if name == "standard":
+            shift = share @ inputs
+            deviation = np.sqrt(share @ (inputs - shift) ** 2)
+            # A column that does not vary, up to rounding, says nothing: the network never sees it.
+            varies = deviation > 1e-12 * np.maximum(np.abs(shift), 1e-300)
+            spread = np.where(varies, deviation, np.inf)
+            divisor = float(np.sqrt(max(np.sum(varies), 1)))
+        elif name == "max":
+            largest = float(np.max(_row_norms(inputs[share > 0])))
+            divisor = largest if largest > 0 else 1.0
+        middle = share @ targets if centred else np.zeros(targets.shape[1])
+        return cls(name, shift, spread, divisor, middle)
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
-        """Divide each row by its norm; a row of norm zero stays zero."""
-        size = _row_norms(x)
-        return np.divide(x, size, out=np.zeros_like(x, np.float64), where=size > 0)
+        """Rows in their own units to the network's; a row of norm zero stays zero."""
+        x = np.asarray(x, np.float64)
+        if self.name == "paper":
+            size = _row_norms(x)
+            return np.divide(x, size, out=np.zeros_like(x), where=size > 0)
+        return (x - self.shift) / (self.spread * self.divisor)
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        """Physical units to the network's."""
-        return y * self.factor
+        """Their own units to the network's."""
+        return (np.asarray(y, np.float64) - self.target_shift) * self.factor
 
     def outputs(self, f: np.ndarray) -> np.ndarray:
-        """The network's units back to physical ones."""
-        return np.asarray(f, np.float64) / self.factor
+        """The network's units back."""
+        return np.asarray(f, np.float64) / self.factor + self.target_shift
+
+    @property
+    def is_global(self) -> bool:
+        """Whether a Lipschitz bound holds for all inputs, and not only per unit of x/‖x‖."""
+        return self.name != "paper"
 
     def bound(self, gain: float) -> float:
-        """Lipschitz bound in physical units of a network whose own bound is `gain`."""
-        return gain / self.factor
+        """Lipschitz bound in the units of the data of a network whose own bound is `gain`.
 
+        For "paper" it is per unit of x/‖x‖.
+        """
+        return gain / (self.divisor * float(np.min(self.spread)) * self.factor)
 
-SCALINGS = {PaperScaling.name: PaperScaling}
+    def standard_bound(self, gain: float) -> float:
+        """The same per standard deviation of the inputs, where the inputs are standardised."""
+        return gain / (self.divisor * self.factor)
 
 
 def spectral_initialisation(
@@ -69,7 +143,7 @@ def spectral_initialisation(
     scheme: str = "uniform",
     radius: float | Sequence[float] = 1.0,
     dtype: DTypeLike = np.float32,
-) -> tuple[tuple[np.ndarray, ...], PaperScaling]:
+) -> tuple[tuple[np.ndarray, ...], Scaling]:
     """Algorithm 1: random weights on their spheres, and the scaling that goes with them.
 
     Parameters
@@ -82,7 +156,137 @@ def spectral_initialisation(
         As for `Network.initial_weights`.
     """
     weights = network.initial_weights(seed, scheme=scheme, radius=radius, dtype=dtype)
-    return weights, PaperScaling.fit(targets, weights)
+    scaling = Scaling.fit("paper", np.ones((len(targets), network.sizes[0])), targets)
+    return weights, replace(scaling, factor=_gain_factor(network, weights, targets))
+
+
+def initialise(
+    network: Network,
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    seed: int | np.random.Generator,
+    *,
+    scaling: str = "standard",
+    target_scale: str | float = "output",
+    centred: bool = True,
+    scheme: str = "orthogonal",
+    radius: float | Sequence[float] | None = None,
+    headroom: float | None = None,
+    sample_weight: np.ndarray | None = None,
+    dtype: DTypeLike = np.float32,
+) -> tuple[tuple[np.ndarray, ...], Scaling]:
+    """Weights to start from, and the scaling that goes with them.
+
+    Parameters
+    ----------
+    network
+        The network to start.
+    inputs, targets
+        Of the training part, in their own units.
+    seed, scheme, dtype
+        As for `Network.initial_weights`.
+    scaling
+        One of `SCALINGS`.
+    target_scale
+        "gain", "output", or a Lipschitz bound in the units of the data.
+    centred
+        Whether the mean of the targets is taken off.
+    radius
+        As for `Network.initial_weights`; None chooses the radii so that the units of every layer
+        start with a mean square of one, like the constant unit.
+    headroom
+        For "output": how many times larger than the initial outputs the targets are. The larger,
+        the lower the bound that training ends with, and the less the network follows noise. None
+        takes it from the data and the size of the network, see `automatic_headroom`.
+    sample_weight
+        Weight of each row.
+    """
+    if headroom is not None and not 0 < headroom < np.inf:
+        raise ValueError(f"headroom is {headroom!r}; expected a positive number, or None")
+    fitted = Scaling.fit(scaling, inputs, targets, centred=centred, sample_weight=sample_weight)
+    share = _share(sample_weight, len(inputs))
+    scaled = fitted.inputs(inputs)
+    unit = network.initial_weights(seed, scheme=scheme, dtype=np.float64)
+    radii = (
+        _even_radii(network, unit, scaled, share)
+        if radius is None
+        else checked_radii(radius, network.depth)
+    )
+    weights = tuple(w * r for w, r in zip(unit, radii, strict=True))
+    if target_scale == "gain":
+        factor = _gain_factor(network, weights, (targets - fitted.target_shift)[share > 0])
+    elif target_scale == "output":
+        outputs = network.predict(weights, scaled)
+        have = float(np.sqrt(share @ np.sum(outputs**2, axis=1)))
+        want = float(np.sqrt(share @ np.sum((targets - fitted.target_shift) ** 2, axis=1)))
+        if headroom is None:
+            parameters = sum(w.size for w in weights)
+            headroom = automatic_headroom(inputs, targets, parameters, sample_weight)
+        factor = headroom * have / want if want > 0 and have > 0 else 1.0
+    elif isinstance(target_scale, Real) and 0 < float(target_scale) < np.inf:
+        # A millionth to spare: float32 weights keep their norms only so well.
+        factor = (1 + 1e-6) * fitted.bound(float(np.prod(radii))) / float(target_scale) or 1.0
+    else:
+        raise ValueError(
+            f"target_scale is {target_scale!r}; expected 'gain', 'output' or a positive number"
+        )
+    dtype = checked_dtype(dtype)
+    return tuple(w.astype(dtype) for w in weights), replace(fitted, factor=factor)
+
+
+def automatic_headroom(
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    parameters: int,
+    sample_weight: np.ndarray | None = None,
+) -> float:
+    """Headroom for the noise there may be: 25 × noise / signal × parameters / rows, in bounds.
+
+    What a linear fit leaves stands for the noise, what it explains for the signal. Rows count by
+    their weight. The factor 25 and the bounds 1 and 100 are from six data sets
+    (`docs/scaling.md`).
+    """
+    weight = np.ones(len(inputs)) if sample_weight is None else np.asarray(sample_weight)
+    root = np.sqrt(weight / weight.sum())[:, None]
+    scaling = Scaling.fit("standard", inputs, targets, centred=True, sample_weight=weight)
+    x, y = root * scaling.inputs(inputs), root * scaling.targets(targets)
+    left = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
+    noise, all_of_it = float(np.sum(left**2)), float(np.sum(y**2))
+    signal = all_of_it - noise
+    if all_of_it <= (1e-12 * np.max(np.abs(targets))) ** 2:  # targets that do not vary
+        return HEADROOM[0]
+    ratio = noise * parameters / (weight.sum() * max(signal, np.finfo(float).tiny))
+    return float(np.clip(25 * ratio, *HEADROOM))
+
+
+HEADROOM = (1.0, 100.0)
+
+
+def _gain_factor(network: Network, weights: Sequence[np.ndarray], targets: np.ndarray) -> float:
+    """∏‖W_i‖_op / Y_max. Targets that are all zero leave nothing to scale: Y_max is then one."""
+    largest = float(np.max(_row_norms(targets)))
+    gains = [np.linalg.norm(np.asarray(w, np.float64), 2) for w in network.linear(weights)]
+    return float(np.prod(gains)) / (largest if largest > 0 else 1.0)
+
+
+def _even_radii(
+    network: Network, weights: Sequence[np.ndarray], inputs: np.ndarray, share: np.ndarray
+) -> tuple[float, ...]:
+    """Radii that make the mean square of the units of every layer one, one layer at a time."""
+    radii, h = [], inputs
+    for w in weights:
+        layer = Network((h.shape[1], w.shape[1]), bias=network.bias)
+        z = layer.predict((w,), h)
+        size = float(np.sqrt(np.mean(share @ z**2)))
+        radii.append(1 / size if size > 0 else 1.0)
+        with precision(np.float64):
+            h = np.asarray(network.activation(jnp.asarray(z * radii[-1])))
+    return tuple(radii)
+
+
+def _share(sample_weight: np.ndarray | None, rows: int) -> np.ndarray:
+    weight = np.ones(rows) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    return weight / weight.sum()
 
 
 def _row_norms(x: np.ndarray) -> np.ndarray:

@@ -67,6 +67,16 @@ def norm(x: Tree) -> Array:
     return _norm(_rows(x))[:, 0]
 
 
+def dot(x: Tree, y: Tree) -> Array:
+    """Inner product on the whole product of spheres."""
+    return jnp.sum(inner(x, y))
+
+
+def add(x: Tree, y: Tree, factor: ArrayLike = 1.0) -> Tree:
+    """X + factor·y."""
+    return _like(_rows(x) + _column(factor) * _rows(y), x)
+
+
 def scale(x: Tree, factors: ArrayLike) -> Tree:
     """Each matrix times its own factor, or all times one."""
     return _like(_column(factors) * _rows(x), x)

@@ -6,6 +6,8 @@
 | `Curvature(compare=True)` | and the true loss at {0, ε, t*} | Section 3.2.1 |
 | `Taylor(r)` | r derivatives along the arc | Eq. (7), any order |
 | `Majorant()` | gradient and operator norms | Method 2, Algorithm 3 |
+| `DataMajorant()` | and what the layers see | tighter |
+| `SmoothMajorant()` | and the activation's curvature | proved, smooth activations only |
 | `ClosedForm()` | slope and radii | the authors' program |
 
 Any of them goes with any direction of `directions.py`. A step proposes; the loop accepts the angle
@@ -20,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from greatcircle import activations, gains, search, sphere
 from greatcircle import arc as arcs
-from greatcircle import gains, search, sphere
 from greatcircle.arc import Arc
 from greatcircle.problem import Objective, Problem
 from greatcircle.record import Evaluations
@@ -189,8 +191,7 @@ class Majorant:
     search: str = "brent"
 
     def __post_init__(self) -> None:
-        if self.search not in ("brent", "golden"):
-            raise ValueError(f"search is {self.search!r}; expected 'brent' or 'golden'")
+        _check_search(self.search)
 
     @property
     def cost(self) -> Evaluations:
@@ -202,17 +203,111 @@ class Majorant:
         _check_network(objective, self)
 
     def propose(self, here: Here) -> Proposal:
-        """The minimum of the majorant, searched in log t: angles span many decades."""
-        terms = majorant_terms(here)
-        find = search.brent if self.search == "brent" else search.golden
-        low, high = (jnp.log(t) for t in terms.bracket())
-        tolerance = math.sqrt(float(jnp.finfo(low.dtype).eps))
-        log_angle, value = find(lambda log_t: terms.value(jnp.exp(log_t)), low, high, tolerance)
-        return Proposal(jnp.exp(log_angle), jnp.full_like(value, jnp.nan), -value)
+        """The minimum of the majorant."""
+        return _minimum(majorant_terms(here), self.search)
 
 
-class MajorantTerms(NamedTuple):
-    """The numbers of Eq. (23), one entry for each layer, for layers of any speed."""
+@dataclass(frozen=True)
+class DataMajorant:
+    """A tighter majorant: what the layers see on the data, instead of operator norms.
+
+    The change of a layer's output is bounded in the mean square over the rows, by three numbers
+    for each layer, and only its way through the later layers by their operator norms
+    (`docs/method2.md`). Like the paper's, it rests on Assumption 1.
+
+    Parameters
+    ----------
+    search
+        "brent" or "golden".
+    """
+
+    search: str = "brent"
+
+    def __post_init__(self) -> None:
+        _check_search(self.search)
+
+    @property
+    def cost(self) -> Evaluations:
+        """The three numbers take one product with each layer's heading."""
+        return Evaluations(forward=1)
+
+    def check(self, objective: Objective) -> None:
+        """What layers see needs a network."""
+        _check_network(objective, self)
+
+    def propose(self, here: Here) -> Proposal:
+        """The minimum of the majorant."""
+        return _minimum(data_majorant_terms(here), self.search)
+
+
+@dataclass(frozen=True)
+class SmoothMajorant:
+    """A majorant that is proved, for smooth activations: no Assumption 1.
+
+    It bounds the second derivative along the arc over all of [0, t] (`docs/method2.md`). The price
+    is angles that are much smaller than the other rules'.
+
+    Parameters
+    ----------
+    search
+        "brent" or "golden".
+    """
+
+    search: str = "brent"
+
+    def __post_init__(self) -> None:
+        _check_search(self.search)
+
+    @property
+    def cost(self) -> Evaluations:
+        """The search needs no pass over the data."""
+        return Evaluations()
+
+    def check(self, objective: Objective) -> None:
+        """The activation's derivative must be Lipschitz."""
+        _check_network(objective, self)
+        assert isinstance(objective, Problem)
+        activation = objective.network.activation
+        if activation.most_bent is None:
+            smooth = [n for n, a in activations.ACTIVATIONS.items() if a.most_bent is not None]
+            raise TypeError(
+                f"step SmoothMajorant needs an activation with a known bound on its second "
+                f"derivative; {activation.name} has none: use one of {', '.join(smooth)}, or "
+                "steps.DataMajorant()"
+            )
+
+    def propose(self, here: Here) -> Proposal:
+        """The minimum of the majorant."""
+        return _minimum(smooth_majorant_terms(here), self.search)
+
+
+class _Terms(Protocol):
+    """A majorant along an arc, less L(w)."""
+
+    def value(self, t: Array) -> Array:
+        """At angle t."""
+        ...
+
+    def lowest(self) -> Array:
+        """An angle that is surely below the minimum's."""
+        ...
+
+
+def _minimum(terms: _Terms, how: str) -> Proposal:
+    """Searched in log t: angles span many decades."""
+    find = search.brent if how == "brent" else search.golden
+    low = terms.lowest()
+    low = jnp.maximum(low, jnp.finfo(low.dtype).tiny)
+    high = jnp.asarray(math.pi, low.dtype)
+    tolerance = math.sqrt(float(jnp.finfo(low.dtype).eps))
+    log_angle, value = find(
+        lambda log_t: terms.value(jnp.exp(log_t)), jnp.log(low), jnp.log(high), tolerance
+    )
+    return Proposal(jnp.exp(log_angle), jnp.full_like(value, jnp.nan), -value)
+
+
+class Turning(NamedTuple):
+    """How the layers turn, one entry for each, for layers of any speed."""
 
     alpha: Array
     """⟨∇_i, W_i⟩."""
@@ -230,38 +325,131 @@ class MajorantTerms(NamedTuple):
     """W Uᵀ + U Wᵀ."""
     UU: Array
     """U Uᵀ."""
-    Q: Array
-    """Mean of ‖x‖², times the curvature of the loss."""
+    curvature: Array
+    """Of the loss, in units of the problem's `unit`."""
 
-    def value(self, t: Array) -> Array:
-        """Right-hand side of Eq. (22) at angle t, less L(w)."""
-        linear = -2 * self.alpha * jnp.sin(self.speed * t / 2) ** 2
-        linear -= self.beta * jnp.sin(self.speed * t)
-        # P1 − P2 = P2·expm1(Σ log1p(‖ΔΓ_i‖ / ‖W_i‖)), which does not cancel for small t.
-        P2 = jnp.prod(self.gain)
-        growth = P2 * jnp.expm1(jnp.sum(jnp.log1p(self.moved(t) / self.gain)))
-        return jnp.sum(linear) + 0.5 * self.Q * growth**2
+    def linear(self, t: Array) -> Array:
+        """Σ ⟨∇_i, ΔΓ_i(t)⟩."""
+        falls = self.beta * jnp.sin(self.speed * t)
+        return jnp.sum(-2 * self.alpha * jnp.sin(self.speed * t / 2) ** 2 - falls)
 
     def moved(self, t: Array) -> Array:
         """‖ΔΓ_i(t)‖_op: ΔΓ = 2 sin(st/2) (U cos(st/2) − W sin(st/2))."""
-        half = (self.speed * t / 2)[:, None, None]
-        sine, cosine = jnp.sin(half), jnp.cos(half)
-        chord = sine**2 * self.WW - sine * cosine * self.WU + cosine**2 * self.UU
-        return 2 * sine[:, 0, 0] * gains.gains(chord)
+        half = self.speed * t / 2
+        return 2 * jnp.sin(half) * self._gains(-jnp.sin(half), jnp.cos(half))
 
-    def bracket(self) -> tuple[Array, Array]:
-        """Angles between which the minimum lies: see `docs/method2.md` for the lower one."""
+    def gains(self, t: Array) -> Array:
+        """‖Γ_i(t)‖_op: Γ = W cos(st) + U sin(st)."""
+        return self._gains(jnp.cos(self.speed * t), jnp.sin(self.speed * t))
+
+    def _gains(self, w: Array, u: Array) -> Array:
+        """‖w W + u U‖_op of each layer."""
+        w, u = w[:, None, None], u[:, None, None]
+        return gains.gains(w**2 * self.WW + w * u * self.WU + u**2 * self.UU)
+
+    def newton(self, growth: Array) -> Array:
+        """A tenth of an angle that the minimum is not below, where E‖Δf‖² ≈ growth² t²."""
         rate = jnp.sum(self.speed * self.rate / self.gain)
-        slope = jnp.sum(self.beta * self.speed)
-        curvature = self.Q * (jnp.prod(self.gain) * rate) ** 2 + jnp.sum(jnp.abs(self.alpha))
-        newton = slope / jnp.where(curvature > 0, curvature, 1)
-        low = 0.1 * jnp.minimum(newton, 1 / (1 + rate))
-        tiny = jnp.finfo(low.dtype).tiny
-        return jnp.maximum(low, tiny), jnp.asarray(math.pi, low.dtype)
+        curvature = self.curvature * growth**2 + jnp.sum(jnp.abs(self.alpha))
+        newton = jnp.sum(self.beta * self.speed) / jnp.where(curvature > 0, curvature, 1)
+        return 0.1 * jnp.minimum(newton, 1 / (1 + rate))
 
 
-def majorant_terms(here: Here) -> MajorantTerms:
-    """α, β, P1, P2 and Q of Eq. (23) at the start of an arc."""
+def _through(changes: Array, gain: Array) -> Array:
+    """Σ_i change_i ∏_{j>i} gain_j: what is left at the output of each layer's change."""
+    after = jnp.cumprod(jnp.append(gain[1:], 1)[::-1])[::-1]
+    return changes @ after
+
+
+class MajorantTerms(NamedTuple):
+    """The numbers of Eq. (22) and (23)."""
+
+    turning: Turning
+    seen: Array
+    """Bound on the root mean square of what each layer sees: √Q ∏_{j<i} ‖W_j‖_op."""
+
+    def value(self, t: Array) -> Array:
+        """Right-hand side of Eq. (22) at angle t, less L(w)."""
+        # P1 − P2 as a sum of products of positive numbers, which does not cancel for small t.
+        moved = self.turning.moved(t)
+        growth = _through(moved * self.seen, self.turning.gain + moved)
+        return self.turning.linear(t) + 0.5 * self.turning.curvature * growth**2
+
+    def lowest(self) -> Array:
+        """See `docs/method2.md`."""
+        turning = self.turning
+        return turning.newton(_through(turning.speed * turning.rate * self.seen, turning.gain))
+
+
+class DataMajorantTerms(NamedTuple):
+    """Three numbers for each layer, means over the rows."""
+
+    turning: Turning
+    hh: Array
+    """Of ‖h W‖²."""
+    hu: Array
+    """Of ⟨h W, h U⟩."""
+    uu: Array
+    """Of ‖h U‖²."""
+
+    def value(self, t: Array) -> Array:
+        """The tighter majorant at angle t, less L(w)."""
+        half = self.turning.speed * t / 2
+        sine, cosine = jnp.sin(half), jnp.cos(half)
+        square = cosine**2 * self.uu - 2 * sine * cosine * self.hu + sine**2 * self.hh
+        moved = 2 * sine * jnp.sqrt(jnp.maximum(square, 0))
+        growth = _through(moved, self.turning.gains(t))
+        return self.turning.linear(t) + 0.5 * self.turning.curvature * growth**2
+
+    def lowest(self) -> Array:
+        """As for the paper's majorant."""
+        turning = self.turning
+        return turning.newton(_through(turning.speed * jnp.sqrt(self.uu), turning.gain))
+
+
+class SmoothMajorantTerms(NamedTuple):
+    """What bounds the second derivative along the arc."""
+
+    turning: Turning
+    slope: Array
+    """L̄'(0)."""
+    largest: Array
+    """Norm of the largest input."""
+    pull: Array
+    """Root mean square of the loss's gradient in the outputs, at the start."""
+    bent: float
+    """Bound on `|ρ''|`."""
+    constant: bool
+    """Whether layers also see a constant unit."""
+
+    def value(self, t: Array) -> Array:
+        """slope·t + ½ t² max L̄'' over [0, t]."""
+        return self.slope * t + 0.5 * self.curvature(t) * t**2
+
+    def curvature(self, t: Array) -> Array:
+        """Bound on L̄'' over [0, t]: of h, h' and h'', one layer after the other."""
+        turning = self.turning
+        sine = jnp.sin(jnp.minimum(turning.speed * t, math.pi / 2))
+        first = turning.gain + sine * turning.rate  # ‖Γ‖
+        second = turning.speed * (turning.rate + sine * turning.gain)  # ‖Γ'‖
+        third = turning.speed**2 * first  # ‖Γ''‖
+        h, dh, ddh = self.largest, jnp.zeros_like(t), jnp.zeros_like(t)
+        for i in range(len(first)):
+            h = jnp.hypot(h, 1.0) if self.constant else h
+            ddz = ddh * first[i] + 2 * dh * second[i] + h * third[i]
+            dh = dh * first[i] + h * second[i]
+            h = h * first[i]
+            ddh = ddz + (self.bent * dh**2 if i < len(first) - 1 else 0)
+        c = turning.curvature
+        return c * dh**2 + (self.pull + c * dh * t) * ddh
+
+    def lowest(self) -> Array:
+        """The bound grows with t, so the minimum is not above that of its start; a thousandth."""
+        return -1e-3 * self.slope / self.curvature(jnp.full_like(self.slope, 1e-3))
+
+
+def _turning(here: Here) -> tuple[Turning, Tree]:
+    """α, β and the norms of Eq. (23) at the start of an arc; and the unit headings U."""
     arc, objective = here.arc, here.objective
     assert isinstance(objective, Problem)  # `check` has made sure
     tangent = sphere.project(arc.weights, here.gradient, arc.radii)
@@ -269,7 +457,7 @@ def majorant_terms(here: Here) -> MajorantTerms:
     W, U = (gains.aligned(sphere.unpack(x)) for x in (arc.weights, units))
     WW, WU, UU = gains.grams(W, W), gains.grams(W, U), gains.grams(U, U)
     gain, rate = jnp.split(gains.gains(jnp.concatenate([WW, UU])), 2)
-    return MajorantTerms(
+    return Turning(
         alpha=sphere.inner(here.gradient, arc.weights),
         beta=-sphere.inner(tangent, units),
         speed=arc.speeds,
@@ -278,7 +466,46 @@ def majorant_terms(here: Here) -> MajorantTerms:
         WW=WW,
         WU=WU + WU.swapaxes(1, 2),
         UU=UU,
-        Q=_scaled_Q(objective),
+        curvature=objective.criterion.curvature / objective.unit,
+    ), units
+
+
+def majorant_terms(here: Here) -> MajorantTerms:
+    """α, β, P1, P2 and Q of Eq. (23) at the start of an arc."""
+    turning, _ = _turning(here)
+    assert isinstance(here.objective, Problem)
+    return MajorantTerms(turning, _seen(here.objective, turning.gain))
+
+
+def _seen(problem: Problem, gain: Array) -> Array:
+    """Bound on the root mean square of what each layer sees, constant unit included."""
+    square, seen = problem.mean_square_input, []
+    for g in gain:
+        square = square + problem.network.bias
+        seen.append(jnp.sqrt(square))
+        square = g**2 * square
+    return jnp.stack(seen)
+
+
+def data_majorant_terms(here: Here) -> DataMajorantTerms:
+    """The means over the rows, at the start of an arc."""
+    turning, units = _turning(here)
+    assert isinstance(here.objective, Problem)
+    return DataMajorantTerms(turning, *here.objective.moments(sphere.unpack(units), here.left))
+
+
+def smooth_majorant_terms(here: Here) -> SmoothMajorantTerms:
+    """Norms, at the start of an arc."""
+    turning, _ = _turning(here)
+    assert isinstance(here.objective, Problem)
+    network = here.objective.network
+    return SmoothMajorantTerms(
+        turning,
+        here.slope,
+        here.objective.largest_input(),
+        here.objective.pull(here.left),
+        network.activation.most_bent or 0.0,
+        network.bias,
     )
 
 
@@ -302,10 +529,12 @@ class ClosedForm:
     def propose(self, here: Here) -> Proposal:
         """The positive root of x² − x = β / (P² Q L), with x = e^{Lt}."""
         assert isinstance(here.objective, Problem)  # `check` has made sure
-        layers, P = here.objective.network.depth, jnp.prod(here.arc.radii)
-        Q = _scaled_Q(here.objective)
+        layers, radii = here.objective.network.depth, here.arc.radii
+        # P √Q; with constant units, the most that any of them or the input can become.
+        after = jnp.cumprod(radii[::-1])[::-1]
+        reach = jnp.max(_seen(here.objective, radii) * after)
         beta = -here.slope
-        scale = P**2 * Q
+        scale = reach**2 * here.objective.criterion.curvature / here.objective.unit
         ratio = beta / (layers * jnp.where(scale > 0, scale, 1))
         # x − 1 = (√(1 + 4 ratio) − 1) / 2, rationalised: small angles keep their digits.
         excess = 2 * ratio / (1 + jnp.sqrt(1 + 4 * ratio))
@@ -314,9 +543,9 @@ class ClosedForm:
         return Proposal(angle, jnp.full_like(angle, jnp.nan), predicted)
 
 
-def _scaled_Q(problem: Problem) -> Array:
-    """Q of Eq. (23) for this loss, in units of the problem's `unit`."""
-    return problem.mean_square_input * problem.criterion.curvature / problem.unit
+def _check_search(name: str) -> None:
+    if name not in ("brent", "golden"):
+        raise ValueError(f"search is {name!r}; expected 'brent' or 'golden'")
 
 
 def _check_network(objective: Objective, step: Step) -> None:

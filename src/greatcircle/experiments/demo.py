@@ -1,4 +1,4 @@
-"""The main job: the paper's network on generated flight data, by both of its methods."""
+"""The main job: the paper's network on generated flight data, by its methods and by ours."""
 
 import json
 import platform
@@ -9,34 +9,40 @@ from typing import Any
 import jax
 import numpy as np
 
-from greatcircle import steps
+from greatcircle import methods
 from greatcircle.datasets import Table
 from greatcircle.experiments import figures
 from greatcircle.experiments.run import PAPER_HIDDEN, Run, train
 from greatcircle.record import Record
-from greatcircle.steps import Step
 
-METHODS: dict[str, tuple[str, Step, int]] = {
-    "ad": ("Method 1 (AD)", steps.Curvature(), 200),
-    "mm": ("Method 2 (MM)", steps.Majorant(), 1000),
+METHODS: dict[str, tuple[str, int]] = {
+    "ad": ("Method 1 (AD)", 200),
+    "mm": ("Method 2 (MM)", 1000),
+    "auto": ("auto", 200),
 }
-"""Title, step rule and iterations of each method."""
+"""Title and most iterations of each method."""
 
 Progress = Callable[[str, Record], None]
 
 
 def demo(table: Table, *, seed: int, progress: Progress) -> dict[str, Run]:
-    """Train by both methods; `progress` is called with the method and the record."""
-    return {
-        method: train(
+    """Train by each method; `progress` is called with the method and the record."""
+    runs = {}
+    for name, (_, iterations) in METHODS.items():
+        method = methods.METHODS[name]
+        paper = method.start == "paper"
+        runs[name] = train(
             table,
-            step=step,
+            direction=methods.DIRECTIONS[method.direction],
+            step=methods.STEPS[method.step],
+            start=methods.STARTS[method.start],
+            scaling="paper" if paper else "standard",
+            tol=0.0 if paper else method.tol,
             iterations=iterations,
             seed=seed,
-            progress=lambda record, method=method: progress(method, record),
+            progress=lambda record, name=name: progress(name, record),
         )
-        for method, (_, step, iterations) in METHODS.items()
-    }
+    return runs
 
 
 def results(runs: dict[str, Run], *, data: str, seed: int, version: str) -> dict[str, Any]:
@@ -59,7 +65,8 @@ def results(runs: dict[str, Run], *, data: str, seed: int, version: str) -> dict
         "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, "
         f"JAX {jax.__version__} on {jax.default_backend()}, float32",
         "data": data,
-        "units": "RMS in N; Lipschitz bounds in N per unit of x/|x|",
+        "units": "RMS in N; Lipschitz bounds in N per unit of x/|x|; for auto, per standard "
+        "deviation of the inputs",
         "experiment_1": {"layers": [12, *PAPER_HIDDEN, 3], "seeds": 1, "seed": seed, **outcome},
     }
 

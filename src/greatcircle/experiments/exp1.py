@@ -8,7 +8,7 @@ import numpy as np
 from greatcircle.experiments.figures import Panel
 from greatcircle.experiments.run import PAPER_HIDDEN
 from greatcircle.experiments.sweep import Job, Row
-from greatcircle.methods import METHODS, lookup
+from greatcircle.methods import METHODS
 
 ITERATIONS = {"ad": 200, "mm": 3000}
 SEEDS = 40
@@ -21,8 +21,9 @@ def jobs(
     """All runs: each method with that many seeds."""
     return [
         Job(
-            direction=lookup(METHODS, method, "--methods").direction,
+            direction=METHODS[method].direction,
             step=METHODS[method].step,
+            start=METHODS[method].start,
             scaling="paper",
             hidden=PAPER_HIDDEN,
             iterations=iterations[method],
@@ -35,7 +36,7 @@ def jobs(
 
 def by_method(rows: Mapping[Job, Row]) -> dict[str, list[Row]]:
     """Results that ended well, for each method."""
-    names = {method.step: name for name, method in METHODS.items()}
+    names = {METHODS[name].step: name for name in ITERATIONS}
     grouped: dict[str, list[Row]] = {}
     for job, row in rows.items():
         if "result" in row:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from greatcircle.experiments.sweep import Job, Row
-from greatcircle.methods import METHODS, Method
+from greatcircle.methods import METHODS
 
 WIDTHS = (15, 20, 25, 30, 35)
 DEPTHS = (4, 6, 8, 10, 12)
@@ -20,12 +20,14 @@ def jobs(
     *,
     direction: str = "steepest",
     step: str = "curvature",
+    start: str = "paper",
     scaling: str = "paper",
     iterations: int = ITERATIONS,
+    tol: float = 0.0,
 ) -> list[Job]:
     """All runs, one shape after the other; depth counts weight matrices."""
     return [
-        Job(direction, step, scaling, (width,) * (depth - 1), iterations, seed)
+        Job(direction, step, start, scaling, (width,) * (depth - 1), iterations, seed, tol)
         for depth in DEPTHS
         for width in WIDTHS
         for seed in range(seeds)
@@ -54,11 +56,11 @@ def summary(rows: Mapping[Job, Row]) -> dict[str, Any]:
         ]
 
     first = next(iter(rows))
-    pair = Method(first.direction, first.step)
+    parts = {name: getattr(first, name) for name in ("direction", "step", "start")}
+    named = (name for name, m in METHODS.items() if m[:3] == tuple(parts.values()))
     return {
-        "method": next((name for name, m in METHODS.items() if m == pair), " + ".join(pair)),
-        "direction": first.direction,
-        "step": first.step,
+        "method": next(named, " + ".join(parts.values())),
+        **parts,
         "scaling": first.scaling,
         "iterations": first.iterations,
         "seeds": max(map(len, cells.values()), default=0),

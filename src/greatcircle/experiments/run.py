@@ -11,16 +11,18 @@ import numpy as np
 from greatcircle import certificate
 from greatcircle.datasets import Table
 from greatcircle.descent import descend
-from greatcircle.directions import Direction
+from greatcircle.directions import Direction, Steepest
+from greatcircle.methods import STARTS, Start
 from greatcircle.network import Network
 from greatcircle.problem import Problem
 from greatcircle.record import Record
-from greatcircle.scaling import spectral_initialisation
+from greatcircle.scaling import initialise
 from greatcircle.steps import Step
-from greatcircle.stopping import MaxIter
+from greatcircle.stopping import DecreaseBelow, MaxIter
 
 TRAIN_FRACTION = 0.8
 PAPER_HIDDEN = (25, 30, 15)
+STEEPEST = Steepest()
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Run:
     setup_seconds: float
     """Compilation, where this process has not compiled the same shapes before."""
     bound_a_priori: float
-    """∏μ_i, in units of the targets per unit of x/‖x‖."""
+    """∏μ_i, in units of the targets per unit of x/‖x‖, or per standard deviation of the inputs."""
     bound: float
     """∏‖W_i‖_op after training, in the same units."""
     outcome: str
@@ -59,20 +61,38 @@ def train(
     step: Step,
     iterations: int,
     seed: int,
-    direction: Direction | None = None,
+    direction: Direction | None = STEEPEST,
+    scaling: str = "paper",
+    start: Start = STARTS["paper"],
     hidden: tuple[int, ...] = PAPER_HIDDEN,
+    tol: float = 0.0,
     progress: Callable[[Record], None] | None = None,
 ) -> Run:
-    """Split, scale, train and test; the seed decides the split and the initial weights."""
+    """Split, scale, train and test; the seed decides the split and the initial weights.
+
+    By default as the paper does it; `direction=None` is the library's choice. `tol` ends a run as
+    in `LipschitzRegressor`.
+    """
     split_rng, weights_rng = np.random.default_rng(seed).spawn(2)
     X, y = table.X, table.y
     order = split_rng.permutation(len(X))
     split = int(TRAIN_FRACTION * len(X))
     train_rows, test_rows = order[:split], order[split:]
 
-    network = Network((X.shape[1], *hidden, y.shape[1]))
-    weights, scaling = spectral_initialisation(network, y[train_rows], weights_rng)
-    scaled_X, scaled_y = scaling.inputs(X), scaling.targets(y)
+    network = Network((X.shape[1], *hidden, y.shape[1]), bias=start.bias)
+    weights, fitted_scaling = initialise(
+        network,
+        X[train_rows],
+        y[train_rows],
+        weights_rng,
+        scaling=scaling,
+        target_scale=start.target_scale,
+        centred=start.centred,
+        scheme=start.scheme,
+        radius=start.radius,
+        headroom=start.headroom,
+    )
+    scaled_X, scaled_y = fitted_scaling.inputs(X), fitted_scaling.targets(y)
     fitted = Problem(network, scaled_X[train_rows], scaled_y[train_rows])
     unseen = Problem(network, scaled_X[test_rows], scaled_y[test_rows])
     test_objective = [float(unseen.loss(weights))]
@@ -83,24 +103,30 @@ def train(
             progress(record)
 
     result = descend(
-        fitted, weights, direction=direction, step=step, stop=MaxIter(iterations), callback=watch
+        fitted,
+        weights,
+        direction=direction,
+        step=step,
+        stop=MaxIter(iterations) | DecreaseBelow(tol),
+        callback=watch,
     )
     if result.outcome == "interrupted":
         raise KeyboardInterrupt  # a run cut short is no result of an experiment
     history = result.history
 
     def rms(rows: np.ndarray) -> float:
-        outputs = scaling.outputs(network.predict(result.weights, scaled_X[rows]))
+        outputs = fitted_scaling.outputs(network.predict(result.weights, scaled_X[rows]))
         return float(np.sqrt(np.mean(np.sum((outputs - y[rows]) ** 2, axis=1))))
 
+    matrices = network.linear(result.weights)
     return Run(
         train_rms=rms(train_rows),
         test_rms=rms(test_rows),
         iterations=len(result.records),
         seconds=float(history["seconds"].sum()),
         setup_seconds=result.setup_seconds,
-        bound_a_priori=scaling.bound(certificate.frobenius(result.weights).value),
-        bound=scaling.bound(certificate.spectral(result.weights).value),
+        bound_a_priori=fitted_scaling.standard_bound(certificate.frobenius(matrices).value),
+        bound=fitted_scaling.standard_bound(certificate.spectral(matrices).value),
         outcome=result.outcome,
         halvings=int(history["halvings"].sum()),
         train_objective=np.concatenate([[result.initial_loss], history["loss"]]),

@@ -27,7 +27,7 @@ from filelock import FileLock, Timeout
 
 from greatcircle.datasets import Table
 from greatcircle.experiments.run import train
-from greatcircle.methods import DIRECTIONS, STEPS
+from greatcircle.methods import DIRECTIONS, STARTS, STEPS
 
 Row = dict[str, Any]
 Progress = Callable[[Row], None]
@@ -42,10 +42,13 @@ class Job:
 
     direction: str
     step: str
+    start: str
     scaling: str
     hidden: tuple[int, ...]
     iterations: int
     seed: int
+    tol: float = 0.0
+    """Ends a run that gains too little; the paper's runs have a fixed length."""
 
 
 def fingerprint(table: Table) -> str:
@@ -162,9 +165,12 @@ def run(table: Table, job: Job) -> Row:
             table,
             direction=DIRECTIONS[job.direction],
             step=STEPS[job.step],
+            start=STARTS[job.start],
+            scaling=job.scaling,
             hidden=tuple(job.hidden),
             iterations=job.iterations,
             seed=job.seed,
+            tol=job.tol,
         )
     except Exception as error:  # whatever it is, the other runs go on
         return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
