@@ -10,6 +10,7 @@ benchmarks/beyond.json:
     majorant    iterations of DataMajorant + Steepest to Method 1's final train RMS
     grid        the 25 networks of Experiment 2 with auto
     tradeoff    error against bound for depths 2 to 12
+    depth       the bound at depth 12 over that at depth 4, for three tolerances
     figure      docs/images/tradeoff.png from the last part's results
 
 Splits are 80/20 and the same for all; compilation is not counted.
@@ -208,7 +209,7 @@ def tradeoff(data: dict[str, Table]) -> dict[str, Any]:
         table = data[name]
         for depth in depths:
             for scheme in ("uniform", "orthogonal", "identity"):
-                for headroom in (1.0, 3.0, 10.0, 30.0):
+                for headroom in (1.0, 3.0, 10.0, 30.0, 100.0):
                     start = STARTS["auto"]._replace(scheme=scheme, headroom=headroom)
                     run = auto(table, 0, start=start, hidden=(25,) * (depth - 1))
                     entry = {"headroom": headroom, "test_rms": round(run.test_rms, 4)}
@@ -216,6 +217,24 @@ def tradeoff(data: dict[str, Table]) -> dict[str, Any]:
                     curves = results.setdefault(name, {}).setdefault(str(depth), {})
                     curves.setdefault(scheme, []).append(entry)
                     print(name, depth, scheme, entry, flush=True)
+    return results
+
+
+def depth(data: dict[str, Table]) -> dict[str, Any]:
+    """Width 25. The longer a deep network trains, the larger its bound grows."""
+    results: dict[str, Any] = {}
+    for tol in (1e-1, 3e-2, 5e-3):
+        for layers in (4, 12):
+            hidden = (25,) * (layers - 1)
+            runs = [auto(data["surrogate"], seed, hidden=hidden, tol=tol) for seed in range(SEEDS)]
+            results.setdefault(str(tol), {})[str(layers)] = {
+                name: mean([getattr(r, name) for r in runs])
+                for name in ("train_rms", "test_rms", "bound")
+            }
+        shallow, deep = results[str(tol)].values()
+        results[str(tol)]["bound 12 / bound 4"] = round(deep["bound"] / shallow["bound"], 2)
+        results[str(tol)]["test 12 / test 4"] = round(deep["test_rms"] / shallow["test_rms"], 4)
+        print(tol, results[str(tol)], flush=True)
     return results
 
 
@@ -236,7 +255,7 @@ def figure() -> None:
     drawing.savefig(RESULTS.parent.parent / "docs" / "images" / "tradeoff.png", dpi=110)
 
 
-PARTS = {f.__name__: f for f in (accuracy, time, majorant, grid, tradeoff)}
+PARTS = {f.__name__: f for f in (accuracy, time, majorant, grid, tradeoff, depth)}
 
 
 def main() -> None:
