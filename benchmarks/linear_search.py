@@ -23,19 +23,22 @@ import numpy as np
 from jax import Array
 
 from greatcircle import search, steps
+from greatcircle.arc import Here
 from greatcircle.datasets import Table, files
 from greatcircle.experiments.run import train
-from greatcircle.steps import Here, MajorantTerms, Proposal
+from greatcircle.majorants import MajorantTerms, majorant_terms
+from greatcircle.steps import Proposal
 
 
 def literal(terms: MajorantTerms, loss: Array, t: Array) -> Array:
     """Right-hand side of Eq. (22) as printed."""
-    linear = jnp.sum(terms.alpha * (jnp.cos(t) - 1) - terms.beta * jnp.sin(t))
+    turning, Q = terms.turning, terms.seen[0] ** 2 * terms.turning.curvature
+    linear = jnp.sum(turning.alpha * (jnp.cos(t) - 1) - turning.beta * jnp.sin(t))
     cosine, sine = jnp.cos(t) - 1, jnp.sin(t)
-    chord = cosine**2 * terms.WW + cosine * sine * terms.WU + sine**2 * terms.UU
+    chord = cosine**2 * turning.WW + cosine * sine * turning.WU + sine**2 * turning.UU
     moved = jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(chord)[..., -1], 0))
-    P1, P2 = jnp.prod(terms.gain + moved), jnp.prod(terms.gain)
-    return loss + linear + 0.5 * terms.Q * (P1 - P2) ** 2
+    P1, P2 = jnp.prod(turning.gain + moved), jnp.prod(turning.gain)
+    return loss + linear + 0.5 * Q * (P1 - P2) ** 2
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class LinearSearch:
     check: ClassVar = steps.Majorant().check
 
     def propose(self, here: Here) -> Proposal:
-        terms = steps.majorant_terms(here)
+        terms = majorant_terms(here)
 
         def value(t: Array) -> Array:
             return literal(terms, here.loss, t) if self.literal else terms.value(t)

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 
 from greatcircle import Network, Problem, sphere
+from greatcircle import arc as arcs
 from greatcircle.activations import ACTIVATIONS
+from greatcircle.arc import Arc, Here
 from greatcircle.losses import LOSSES
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
@@ -77,3 +80,20 @@ def _smallest_sum(
         smallest = min(smallest, float(np.abs(z).min()))
         h = np.asarray(network.activation(z))
     return smallest, float(np.linalg.norm(network.layer(h, weights[-1])))
+
+
+def start_of_arc(problem, weights, heading, radii):
+    """What a step rule is told where an arc begins."""
+    loss, left = problem.forward(weights)
+    gradient, left = problem.backward(weights, left)
+    arc = Arc(weights, heading, radii)
+    return Here(problem, arc, gradient, left, loss, arcs.slope(arc, gradient))
+
+
+def steepest_arc(s, problem, speeds):
+    """The same along the steepest descent, with layers of these speeds."""
+    weights, radii = tuple(map(jnp.asarray, s.weights)), jnp.asarray(s.radii)
+    gradient, _ = problem.backward(weights, problem.forward(weights)[1])
+    heading = sphere.normalise(sphere.project(weights, gradient, radii), -1.0)
+    heading = tuple(v * h for v, h in zip(speeds, heading, strict=True))
+    return start_of_arc(problem, weights, heading, radii)

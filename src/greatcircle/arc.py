@@ -43,6 +43,18 @@ class Arc(NamedTuple):
         return sphere.norm(self.heading)
 
 
+class Here(NamedTuple):
+    """All that is known at the start of an arc."""
+
+    objective: Objective
+    arc: Arc
+    gradient: Tree
+    left: Any
+    """What the backward pass left for the second-order pass."""
+    loss: Array
+    slope: Array
+
+
 def slope(arc: Arc, gradient: Tree) -> Array:
     """L̄'(0), Eq. (8), as Σ μ_i ⟨projected gradient, V_i⟩: no cancellation."""
     tangent = sphere.project(arc.weights, gradient, arc.radii)

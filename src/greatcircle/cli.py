@@ -164,9 +164,9 @@ def _reproduce(options: argparse.Namespace) -> int:
             direction=options.direction or method.direction,
             step=options.step or method.step,
             start=options.start or method.start,
-            scaling=options.scaling or ("paper" if method.start == "paper" else "standard"),
+            scaling=options.scaling or method.scaling,
             iterations=options.iterations or exp2.ITERATIONS,
-            tol=0.0 if method.start == "paper" else method.tol,
+            tol=method.tol,
         )
     store = reproductions.store(folder)
     with Progress(

@@ -18,14 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from greatcircle import arc as arcs
 from greatcircle import directions, sphere, steps, stopping
-from greatcircle.arc import Arc
+from greatcircle.arc import Arc, Here
 from greatcircle.directions import Direction, Place
 from greatcircle.precision import precision
 from greatcircle.problem import Custom, Objective, Problem
 from greatcircle.record import Evaluations, Record
 from greatcircle.sphere import Tree
-from greatcircle.steps import Here, Step
+from greatcircle.steps import Step
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +235,7 @@ def _visit(
         )
         chosen = direction.choose(place, point.memory)
         arc = Arc(weights, chosen.heading, radii)
-        slope = sphere.dot(place.gradient, chosen.heading)
+        slope = arcs.slope(arc, gradient)
         proposal = step.propose(Here(objective, arc, gradient, more, loss, slope))
         products = jnp.asarray(chosen.products, loss.dtype)
         return _Point(weights, chosen.heading, chosen.memory, loss, slope, *proposal, products)

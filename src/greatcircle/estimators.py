@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
@@ -54,7 +54,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Most iterations.
     tol
         Stop when ten iterations together gain less than this part of the loss; 0 never does. None
-        leaves it to the method: 5e-3 for "auto" and pairs, 1e-6 for the paper's.
+        leaves it to the method: 5e-3 for "auto" and pairs, 0 for the paper's.
     dtype
         "float32" or "float64".
     random_state
@@ -110,14 +110,14 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Train on rows X and targets y (one column, or several)."""
-        direction, step, start, tol = _method(self.method)
-        scaling_name = self.scaling or ("paper" if start is STARTS["paper"] else "standard")
+        method = _method(self.method)
+        start, scaling_name = method.start, self.scaling or method.scaling
         target_scale = start.target_scale
         if self.lipschitz is not None:
             target_scale = _checked_budget(self.lipschitz, scaling_name)
         if isinstance(self.loss, str) and self.loss not in LOSSES:
             raise ValueError(f"loss is {self.loss!r}; expected one of {', '.join(LOSSES)}")
-        tol = tol if self.tol is None else self.tol
+        tol = method.tol if self.tol is None else self.tol
         if not isinstance(tol, int | float) or not tol >= 0:
             raise ValueError(f"tol is {tol!r}; expected a number that is not negative, or None")
         checked: Any = validate_data(
@@ -154,8 +154,8 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         result = descend(
             problem,
             weights,
-            direction=direction,
-            step=step,
+            direction=method.direction,
+            step=method.step,
             stop=stop,
         )
 
@@ -191,11 +191,21 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return Certificate(self.scaling_.bound(bound.value), bound.method)
 
 
-def _method(choice: Any) -> tuple[Direction | None, Step, Start, float]:
-    """Direction, step, start and tolerance of a method's name, or of a pair."""
+class _Method(NamedTuple):
+    """What a method's name, or a pair, stands for."""
+
+    direction: Direction | None
+    step: Step
+    start: Start
+    scaling: str
+    tol: float
+
+
+def _method(choice: Any) -> _Method:
     if isinstance(choice, str):
-        method = lookup(METHODS, choice, "method")
-        return DIRECTIONS[method.direction], STEPS[method.step], STARTS[method.start], method.tol
+        named = lookup(METHODS, choice, "method")
+        direction, step = DIRECTIONS[named.direction], STEPS[named.step]
+        return _Method(direction, step, STARTS[named.start], named.scaling, named.tol)
     if not isinstance(choice, tuple) or len(choice) != 2:
         raise ValueError(
             f"method is {choice!r}; expected one of {', '.join(METHODS)}, or a pair "
@@ -206,7 +216,7 @@ def _method(choice: Any) -> tuple[Direction | None, Step, Start, float]:
         direction = lookup(DIRECTIONS, direction, "method's direction")
     if isinstance(step, str):
         step = lookup(STEPS, step, "method's step")
-    return direction, step, STARTS["auto"], METHODS["auto"].tol
+    return _method("auto")._replace(direction=direction, step=step)
 
 
 def _checked_budget(lipschitz: Any, scaling: str) -> float:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from greatcircle import sphere
 from greatcircle.sphere import Tree
 
 
@@ -16,11 +17,8 @@ def aligned(weights: Tree) -> Array:
     Neither transposing nor zeros change a singular value, and one stack means one call for the
     singular values of all layers.
     """
-    short = [w if w.shape[0] <= w.shape[1] else w.T for w in jax.tree.leaves(weights)]
-    rows, columns = (max(w.shape[axis] for w in short) for axis in (0, 1))
-    return jnp.stack(
-        [jnp.pad(w, ((0, rows - w.shape[0]), (0, columns - w.shape[1]))) for w in short]
-    )
+    leaves = jax.tree.leaves(weights)
+    return sphere.stacked([w if w.shape[0] <= w.shape[1] else w.T for w in leaves])
 
 
 def grams(x: Array, y: Array) -> Array:
@@ -38,6 +36,11 @@ def operator_norms(weights: Tree) -> Array:
     """‖W_i‖_op of each layer, the largest singular value."""
     stack = aligned(weights)
     return gains(grams(stack, stack))
+
+
+def after(gain: Array) -> Array:
+    """∏_{j>i} gain_j for each layer i: how much of its change the later layers can let through."""
+    return jnp.cumprod(jnp.append(gain[1:], 1)[::-1])[::-1]
 
 
 def product(weights: Tree) -> Array:

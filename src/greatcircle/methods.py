@@ -59,18 +59,24 @@ STARTS: dict[str, Start] = {
 
 
 class Method(NamedTuple):
-    """A direction, a step and a start, by name; and when ten iterations gain too little."""
+    """A direction, a step, a start and a scaling, by name; and when ten iterations gain too little.
+
+    The paper's runs have a fixed length.
+    """
 
     direction: str
     step: str
     start: str
+    scaling: str
     tol: float
 
 
 METHODS: dict[str, Method] = {
-    "auto": Method("auto", "curvature", "auto", 5e-3),
-    "ad": Method("steepest", "curvature", "paper", 1e-6),  # Method 1, automatic differentiation
-    "mm": Method("steepest", "majorant", "paper", 1e-6),  # Method 2, majorisation-minimisation
+    "auto": Method("auto", "curvature", "auto", "standard", 5e-3),
+    # Method 1, automatic differentiation
+    "ad": Method("steepest", "curvature", "paper", "paper", 0.0),
+    # Method 2, majorisation-minimisation
+    "mm": Method("steepest", "majorant", "paper", "paper", 0.0),
 }
 
 

@@ -23,10 +23,11 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, DTypeLike
 
-from greatcircle import losses
+from greatcircle import losses, sphere
 from greatcircle.losses import Loss
 from greatcircle.network import Adjoints, Network, Trace, Weights
 from greatcircle.precision import checked_dtype, precision
+from greatcircle.scaling import checked_share
 from greatcircle.sphere import Tree
 
 
@@ -54,7 +55,7 @@ class Objective(Protocol):
     def linearised(
         self, weights: Tree, left: Any, share: float = 1.0, turn: Any = 0
     ) -> tuple[Callable[[Tree], Tree], float]:
-        """V ↦ Jᵀ H J v from a share of the rows, another one each turn; and the share it took."""
+        """The map v ↦ Jᵀ H J v on a share of the rows, other ones each turn; and that share."""
         ...
 
 
@@ -118,7 +119,7 @@ class Problem:
         if len(x) != len(y):
             raise ValueError(f"inputs has {len(x)} rows and targets {len(y)}; expected the same")
         self.criterion.check(y)
-        share = _checked_share(sample_weight, len(x))
+        share = checked_share(sample_weight, len(x))
         dtype = checked_dtype(dtype)
         with precision(np.float64):
             rows = jax.jit(self.criterion.rows)(np.zeros_like(y), y)
@@ -185,7 +186,7 @@ class Problem:
     def linearised(
         self, weights: Weights, left: _Backward, share: float = 1.0, turn: Any = 0
     ) -> tuple[Callable[[Weights], Weights], float]:
-        """V ↦ Jᵀ H J v, from a block of the rows: blocks take turns."""
+        """The map v ↦ Jᵀ H J v, from a block of the rows: blocks take turns."""
         rows = self.inputs.shape[0]
         taken = max(1, min(rows, round(share * rows)))
         blocks = rows // taken
@@ -254,9 +255,10 @@ class Problem:
         # At the output their second moment is H, on average, up to this factor.
         last = slopes[-1]
         size = jnp.sum(last**2) * self.unit / (last.shape[1] * self.criterion.curvature)
-        scale = 1 / jnp.sqrt(jnp.where(size > 0, size, 1))
-        return stacked([h.T @ h for h in seen]), stacked(
-            [scale * (s.T @ s) * scale for s in slopes]
+        scale = 1 / jnp.where(size > 0, size, 1)
+        return (
+            sphere.stacked([h.T @ h for h in seen]),
+            scale * sphere.stacked([s.T @ s for s in slopes]),
         )
 
     def _scaled(self, outputs: Array) -> Array:
@@ -299,7 +301,7 @@ class Custom:
     def linearised(
         self, weights: Tree, left: None, share: float = 1.0, turn: Any = 0
     ) -> tuple[Callable[[Tree], Tree], float]:
-        """V ↦ Jᵀ H J v from the user's `outputs` and `loss_of`; always from all rows."""
+        """The map v ↦ Jᵀ H J v from the user's `outputs` and `loss_of`; always from all rows."""
         outputs, push = jax.linearize(self.user.outputs, weights)
         pull = jax.linear_transpose(push, weights)
         slope = jax.grad(self.user.loss_of)
@@ -341,14 +343,6 @@ def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tre
     return jax.jvp(along, (point,), (velocity,))[1]
 
 
-def stacked(matrices: Sequence[Array]) -> Array:
-    """Matrices as one stack, filled up with zeros."""
-    rows, columns = (max(m.shape[axis] for m in matrices) for axis in (0, 1))
-    return jnp.stack(
-        [jnp.pad(m, ((0, rows - m.shape[0]), (0, columns - m.shape[1]))) for m in matrices]
-    )
-
-
 def checked_matrix(values: ArrayLike, name: str, columns: int | None = None) -> np.ndarray:
     """Finite float64 matrix with at least one row, or an error that names the argument."""
     try:
@@ -375,20 +369,6 @@ def checked_matrix(values: ArrayLike, name: str, columns: int | None = None) -> 
             f"column {column}: remove or fill them before training"
         )
     return array
-
-
-def _checked_share(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
-    if sample_weight is None:
-        return np.full(rows, 1 / rows)
-    share = np.asarray(sample_weight, np.float64)
-    if share.shape != (rows,):
-        raise ValueError(
-            f"sample_weight has shape {share.shape}; expected one weight for each of the "
-            f"{rows} rows"
-        )
-    if not np.all(np.isfinite(share) & (share >= 0)) or share.sum() == 0:
-        raise ValueError("sample_weight must be finite, not negative, and not all zero")
-    return share / share.sum()
 
 
 @jax.jit

@@ -27,7 +27,7 @@ from numbers import Real
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import ArrayLike, DTypeLike
 
 from greatcircle.network import Network, checked_radii
 from greatcircle.precision import checked_dtype, precision
@@ -86,7 +86,7 @@ class Scaling:
         """
         if name not in SCALINGS:
             raise ValueError(f"scaling is {name!r}; expected one of {', '.join(SCALINGS)}")
-        share = _share(sample_weight, len(inputs))
+        share = checked_share(sample_weight, len(inputs))
         columns = inputs.shape[1]
         shift, spread, divisor = np.zeros(columns), np.ones(columns), 1.0
         if name == "standard":
@@ -155,9 +155,18 @@ def spectral_initialisation(
     seed, scheme, radius, dtype
         As for `Network.initial_weights`.
     """
-    weights = network.initial_weights(seed, scheme=scheme, radius=radius, dtype=dtype)
-    scaling = Scaling.fit("paper", np.ones((len(targets), network.sizes[0])), targets)
-    return weights, replace(scaling, factor=_gain_factor(network, weights, targets))
+    return initialise(
+        network,
+        np.ones((len(targets), network.sizes[0])),  # which this scaling does not look at
+        targets,
+        seed,
+        scaling="paper",
+        target_scale="gain",
+        centred=False,
+        scheme=scheme,
+        radius=radius,
+        dtype=dtype,
+    )
 
 
 def initialise(
@@ -204,7 +213,7 @@ def initialise(
     if headroom is not None and not 0 < headroom < np.inf:
         raise ValueError(f"headroom is {headroom!r}; expected a positive number, or None")
     fitted = Scaling.fit(scaling, inputs, targets, centred=centred, sample_weight=sample_weight)
-    share = _share(sample_weight, len(inputs))
+    share = checked_share(sample_weight, len(inputs))
     scaled = fitted.inputs(inputs)
     unit = network.initial_weights(seed, scheme=scheme, dtype=np.float64)
     radii = (
@@ -246,16 +255,16 @@ def automatic_headroom(
     their weight. The factor 25 and the bounds 1 and 100 are from six data sets
     (`docs/scaling.md`).
     """
-    weight = np.ones(len(inputs)) if sample_weight is None else np.asarray(sample_weight)
-    root = np.sqrt(weight / weight.sum())[:, None]
-    scaling = Scaling.fit("standard", inputs, targets, centred=True, sample_weight=weight)
+    root = np.sqrt(checked_share(sample_weight, len(inputs)))[:, None]
+    rows = len(inputs) if sample_weight is None else float(np.sum(sample_weight))
+    scaling = Scaling.fit("standard", inputs, targets, centred=True, sample_weight=sample_weight)
     x, y = root * scaling.inputs(inputs), root * scaling.targets(targets)
     left = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
     noise, all_of_it = float(np.sum(left**2)), float(np.sum(y**2))
     signal = all_of_it - noise
     if all_of_it <= (1e-12 * np.max(np.abs(targets))) ** 2:  # targets that do not vary
         return HEADROOM[0]
-    ratio = noise * parameters / (weight.sum() * max(signal, np.finfo(float).tiny))
+    ratio = noise * parameters / (rows * max(signal, np.finfo(float).tiny))
     return float(np.clip(25 * ratio, *HEADROOM))
 
 
@@ -284,9 +293,19 @@ def _even_radii(
     return tuple(radii)
 
 
-def _share(sample_weight: np.ndarray | None, rows: int) -> np.ndarray:
-    weight = np.ones(rows) if sample_weight is None else np.asarray(sample_weight, np.float64)
-    return weight / weight.sum()
+def checked_share(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
+    """Weight of each row, summing to one."""
+    if sample_weight is None:
+        return np.full(rows, 1 / rows)
+    share = np.asarray(sample_weight, np.float64)
+    if share.shape != (rows,):
+        raise ValueError(
+            f"sample_weight has shape {share.shape}; expected one weight for each of the "
+            f"{rows} rows"
+        )
+    if not np.all(np.isfinite(share) & (share >= 0)) or share.sum() == 0:
+        raise ValueError("sample_weight must be finite, not negative, and not all zero")
+    return share / share.sum()
 
 
 def _row_norms(x: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ array to be passed from function to function, as the loop does, and `unpack` und
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,6 +56,14 @@ def unpack(tree: Tree) -> Tree:
         for row, shape in zip(tree.rows, tree.shapes, strict=True)
     ]
     return jax.tree.unflatten(tree.structure, matrices)
+
+
+def stacked(matrices: Sequence[Array]) -> Array:
+    """Matrices as one stack, filled up with zeros on the right and below."""
+    rows, columns = (max(m.shape[axis] for m in matrices) for axis in (0, 1))
+    return jnp.stack(
+        [jnp.pad(m, ((0, rows - m.shape[0]), (0, columns - m.shape[1]))) for m in matrices]
+    )
 
 
 def inner(x: Tree, y: Tree) -> Array:

@@ -30,14 +30,13 @@ def demo(table: Table, *, seed: int, progress: Progress) -> dict[str, Run]:
     runs = {}
     for name, (_, iterations) in METHODS.items():
         method = methods.METHODS[name]
-        paper = method.start == "paper"
         runs[name] = train(
             table,
             direction=methods.DIRECTIONS[method.direction],
             step=methods.STEPS[method.step],
             start=methods.STARTS[method.start],
-            scaling="paper" if paper else "standard",
-            tol=0.0 if paper else method.tol,
+            scaling=method.scaling,
+            tol=method.tol,
             iterations=iterations,
             seed=seed,
             progress=lambda record, name=name: progress(name, record),

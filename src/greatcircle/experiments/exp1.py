@@ -24,7 +24,7 @@ def jobs(
             direction=METHODS[method].direction,
             step=METHODS[method].step,
             start=METHODS[method].start,
-            scaling="paper",
+            scaling=METHODS[method].scaling,
             hidden=PAPER_HIDDEN,
             iterations=iterations[method],
             seed=seed,
