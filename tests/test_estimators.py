@@ -25,10 +25,9 @@ def test_fit_predict_score(method, score, scaling):
     assert m.n_iter_ == len(m.history_["loss"]) == 15
     assert np.all(np.diff(m.history_["loss"]) < 0)
     residual = m.predict(TABLE.X) - TABLE.y
-    # The loss is half the mean square in scaled units: the way back is exact.
-    assert m.loss_ == pytest.approx(
-        0.5 * np.mean(np.sum(residual**2, axis=1)) * m.scaling_.factor**2, rel=1e-4
-    )
+    # The loss is half the mean square in the units of y: the way back is exact.
+    assert m.loss_ == pytest.approx(0.5 * np.mean(np.sum(residual**2, axis=1)), rel=1e-4)
+    assert m.loss_ == m.history_["loss"][-1]
     assert m.score(TABLE.X, TABLE.y) > score
 
 
@@ -221,7 +220,7 @@ def test_a_row_of_zeros_predicts_zero_by_the_papers_methods():
         ({"lipschitz": np.inf}, "lipschitz is inf"),
         ({"lipschitz": "1"}, "lipschitz is '1'"),
         ({"loss": "mae"}, "loss is 'mae'"),
-        ({"loss": "logistic"}, "loss is 'logistic'; expected one of squared, huber"),
+        ({"loss": "logistic"}, "loss is 'logistic'; expected one of auto, squared, huber"),
         ({"activation": "gelu"}, "activation 'gelu' is refused"),
         ({"hidden_layer_sizes": (5, 0)}, "hidden_layer_sizes is"),
         ({"hidden_layer_sizes": (5, -1)}, "hidden_layer_sizes is"),

@@ -2,7 +2,7 @@
 
 from greatcircle import activations, certificate, directions, losses, sphere, steps, stopping
 from greatcircle.descent import Result, descend
-from greatcircle.estimators import LipschitzRegressor
+from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 from greatcircle.network import Network
 from greatcircle.problem import Problem
 from greatcircle.scaling import Scaling
@@ -10,6 +10,7 @@ from greatcircle.scaling import Scaling
 __version__ = "0.1.0"
 
 __all__ = [
+    "LipschitzClassifier",
     "LipschitzRegressor",
     "Network",
     "Problem",

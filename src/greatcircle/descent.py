@@ -60,6 +60,11 @@ class Result:
     """All that the loop knows at the end, to go on from: an argument of `descend`."""
 
     @property
+    def memory(self) -> Any:
+        """What the direction remembers, on the host: an argument of `descend`."""
+        return jax.device_get(self.state[1].memory)
+
+    @property
     def converged(self) -> bool:
         """Whether the run ended because there was nothing left to gain."""
         return self.outcome == "converged"
@@ -93,6 +98,7 @@ def descend(
     stop: stopping.Rule | None = None,
     callback: Callback | None = None,
     state: Any = None,
+    memory: Any = None,
 ) -> Result:
     """Minimise a loss over weights of fixed norm.
 
@@ -116,6 +122,9 @@ def descend(
     state
         `state` of an earlier result with the same problem, direction and step: go on where that
         ended, bit for bit as if it had not. `weights` then only give the shapes.
+    memory
+        `memory` of an earlier result with the same network and direction, whose problem may have
+        had other rows: what the direction has learnt, to start with.
 
     Returns
     -------
@@ -153,7 +162,7 @@ def descend(
     trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
 
     with precision(dtype):
-        radii, point = state or (jnp.asarray(sizes), _nowhere(weights, direction))
+        radii, point = state or (jnp.asarray(sizes), _nowhere(weights, direction, memory))
         visit = partial(_visit, objective, radii, direction=direction, step=step)
         evaluations, records, ending = Evaluations(), [], None
         initial_loss, setup_seconds, unit = math.inf, 0.0, float(objective.unit)
@@ -312,14 +321,14 @@ def _record(
     )
 
 
-def _nowhere(weights: Tree, direction: Direction) -> _Point:
+def _nowhere(weights: Tree, direction: Direction, memory: Any) -> _Point:
     """Before the first point: any finite loss is lower, and a turn by zero leads to `weights`."""
     packed = sphere.pack(weights)
     nan = jnp.full((), jnp.nan, packed.rows.dtype)
     return _Point(
         weights=packed,
         heading=replace(packed, rows=np.zeros_like(packed.rows)),
-        memory=direction.start(packed),
+        memory=direction.start(packed) if memory is None else memory,
         loss=jnp.full_like(nan, jnp.inf),
         slope=nan,
         angle=jnp.zeros_like(nan),

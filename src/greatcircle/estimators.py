@@ -1,38 +1,348 @@
 """scikit-learn estimators, thin over the core."""
 
+import math
 import warnings
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import LabelBinarizer
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from greatcircle import certificate, losses, stopping
+from greatcircle import certificate, losses, stopping, summary
 from greatcircle.activations import Activation
 from greatcircle.certificate import Certificate
-from greatcircle.descent import descend
+from greatcircle.descent import Result, descend
 from greatcircle.directions import Direction
-from greatcircle.losses import Huber, Loss
-from greatcircle.methods import DIRECTIONS, METHODS, STARTS, STEPS, Start, lookup
-from greatcircle.network import Network
+from greatcircle.losses import Logistic, Loss, SoftmaxCrossEntropy, Squared
+from greatcircle.methods import DIRECTIONS, METHODS, STARTS, STEPS, Start, begin, lookup
+from greatcircle.precision import checked_dtype
 from greatcircle.problem import Problem
-from greatcircle.scaling import initialise
+from greatcircle.scaling import absorbed, checked_share
 from greatcircle.steps import Step
+from greatcircle.stopping import Rule
+from greatcircle.watch import Bar, History, Row, Watch
 
 LOSSES = ("squared", "huber")
 
+FEW_ROWS = 2000
+"""Up to so many rows, dtype="auto" is float64: it costs next to nothing there."""
 
-class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+LOGITS = 1.0
+"""Root mean square of the logits at the start (`docs/estimators.md`)."""
+
+OF_THE_GUESS = 0.01
+"""A classifier has learnt all when its loss is this part of the loss of equal probabilities."""
+
+
+class _Rows(NamedTuple):
+    """Checked data: matrices in their own units, and the weight of each row or None."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    weight: np.ndarray | None
+
+    def take(self, which: np.ndarray) -> "_Rows":
+        weight = None if self.weight is None else self.weight[which]
+        return _Rows(self.inputs[which], self.targets[which], weight)
+
+
+class _Plan(NamedTuple):
+    """What the parameters say, checked before any data are looked at."""
+
+    direction: Direction | None
+    step: Step
+    start: Start
+    scaling: str
+    stop: Rule
+    widths: tuple[int, ...]
+
+
+class _LipschitzEstimator(ABC, BaseEstimator):
+    """What the regressor and the classifier share: their parameters, and how they train."""
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Sequence[int] | str = "auto",
+        activation: str | Activation = "relu",
+        *,
+        method: str | tuple[Any, Any] = "auto",
+        scaling: str | None = None,
+        lipschitz: float | None = None,
+        loss: str | Loss = "auto",
+        radius: float | Sequence[float] | None = None,
+        max_iter: int = 200,
+        tol: float | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        warm_start: bool = False,
+        callbacks: Sequence[Callable[[Row], Any]] = (),
+        verbose: bool = False,
+        dtype: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.method = method
+        self.scaling = scaling
+        self.lipschitz = lipschitz
+        self.loss = loss
+        self.radius = radius
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @abstractmethod
+    def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
+        """Targets as a matrix; `reset` learns what they look like first."""
+
+    @abstractmethod
+    def _criterion(self, outputs: int) -> Loss:
+        """The loss for so many outputs."""
+
+    @abstractmethod
+    def _default_widths(self) -> tuple[int, ...]:
+        """Hidden layers where the user names none."""
+
+    def _start(self, start: Start, outputs: int) -> Start:
+        """The method's start, for targets of this kind."""
+        return start
+
+    def _strata(self, rows: _Rows) -> np.ndarray | None:
+        """What a validation part is balanced by."""
+        return None
+
+    def _enough(self, outputs: int) -> Rule | None:
+        """When the loss is so low that there is nothing left to learn."""
+        return None
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train on rows X and targets y.
+
+        Parameters
+        ----------
+        X
+            Rows: an array or a data frame.
+        y
+            Targets.
+        sample_weight
+            Weight of each row: a row of weight 2 counts like two rows.
+        """
+        plan = self._plan()
+        goes_on = self.warm_start and hasattr(self, "weights_")
+        rows = self._rows(X, y, sample_weight, reset=not goes_on)
+        with _bar(type(self).__name__, self.max_iter, self.verbose) as bar:
+            return self._train(plan, rows, bar, goes_on)
+
+    def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
+        plan = self._plan()._replace(stop=stopping.MaxIter(1))
+        goes_on = hasattr(self, "weights_")
+        rows = self._rows(X, y, sample_weight, reset=not goes_on, classes=classes)
+        return self._train(plan, rows, None, goes_on, whole=False)
+
+    def _plan(self) -> _Plan:
+        method = _method(self.method)
+        scaling = self.scaling or method.scaling
+        start = method.start
+        if self.lipschitz is not None:
+            start = start._replace(target_scale=_checked_budget(self.lipschitz, scaling))
+        if self.radius is not None:
+            start = start._replace(radius=self.radius)
+        tol = method.tol if self.tol is None else self.tol
+        if not isinstance(tol, Real) or not float(tol) >= 0:
+            raise ValueError(f"tol is {tol!r}; expected a number that is not negative, or None")
+        if not isinstance(self.dtype, str) or self.dtype != "auto":
+            checked_dtype(self.dtype)
+        _check_early_stopping(self.validation_fraction, self.n_iter_no_change)
+        if not all(map(callable, self.callbacks)):
+            raise ValueError(f"callbacks is {self.callbacks!r}; expected a list of functions")
+        widths = self._default_widths()
+        if not isinstance(self.hidden_layer_sizes, str) or self.hidden_layer_sizes != "auto":
+            widths = _widths(self.hidden_layer_sizes)
+        self._criterion(1)
+        stop = stopping.MaxIter(self.max_iter) | stopping.DecreaseBelow(float(tol))
+        return _Plan(method.direction, method.step, start, scaling, stop, widths)
+
+    def _rows(
+        self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None
+    ) -> _Rows:
+        checked: Any = validate_data(
+            self, X=X, y=y, reset=reset, dtype=np.float64, **self._checks_of_targets()
+        )
+        inputs = np.asarray(checked[0], np.float64)
+        targets = self._encoded(checked[1], reset, classes)
+        weight = None
+        if sample_weight is not None:
+            weight = np.asarray(sample_weight, np.float64)
+            checked_share(weight, len(inputs))
+        return _Rows(inputs, targets, weight)
+
+    def _checks_of_targets(self) -> dict[str, Any]:
+        return {"multi_output": True, "y_numeric": True}
+
+    def _train(
+        self, plan: _Plan, rows: _Rows, bar: Bar | None, goes_on: bool, *, whole: bool = True
+    ) -> Self:
+        random = check_random_state(self.random_state)
+        training, unseen = rows, None
+        if self.early_stopping and whole:
+            training, unseen = _split(
+                rows, self.validation_fraction, self._strata(rows), random.randint(2**31)
+            )
+        dtype = self.dtype
+        if goes_on:
+            self._check_unchanged(plan)
+            dtype = self.weights_[0].dtype
+        else:
+            if dtype == "auto":
+                dtype = "float64" if len(training.inputs) <= FEW_ROWS else "float32"
+            self._begin(plan, training, np.random.default_rng(random.randint(2**31)), dtype)
+        loss = self._criterion(self.network_.sizes[-1])
+
+        def problem(part: _Rows) -> Problem:
+            return Problem(
+                self.network_,
+                self.scaling_.inputs(part.inputs),
+                self.scaling_.targets(part.targets),
+                loss=loss,
+                sample_weight=part.weight,
+                dtype=dtype,
+            )
+
+        held_out = None if unseen is None else problem(unseen)
+        watch = Watch(
+            unit=self.scaling_.factor**-2,  # one, but for the squared loss
+            lipschitz=self._bound,
+            validation=None if held_out is None else lambda w: float(held_out.loss(w)),
+            patience=self.n_iter_no_change,
+            callbacks=self.callbacks,
+            bar=bar,
+            rows=self.history_.rows() if goes_on and not whole else (),
+        )
+        enough = self._enough(self.network_.sizes[-1])
+        result = descend(
+            problem(training),
+            self.weights_,
+            direction=plan.direction,
+            step=plan.step,
+            stop=plan.stop | enough if enough else plan.stop,
+            callback=watch,
+            memory=self._memory if goes_on else None,
+        )
+        self._keep(result, watch)
+        return self
+
+    def _begin(self, plan: _Plan, rows: _Rows, rng: np.random.Generator, dtype: Any) -> None:
+        """Network, scaling and initial weights."""
+        outputs = rows.targets.shape[1]
+        sizes = (rows.inputs.shape[1], *plan.widths, outputs)
+        network, weights, scaling = begin(
+            self._start(plan.start, outputs),
+            sizes,
+            rows.inputs,
+            rows.targets,
+            rng,
+            scaling=plan.scaling,
+            activation=self.activation,
+            sample_weight=rows.weight,
+            dtype=dtype,
+        )
+        if not isinstance(self._criterion(outputs), Squared):
+            weights, scaling = absorbed(weights, scaling)
+        self.network_, self.weights_, self.scaling_ = network, weights, scaling
+
+    def _check_unchanged(self, plan: _Plan) -> None:
+        hidden = self.network_.sizes[1:-1]
+        if hidden != plan.widths:
+            raise ValueError(
+                f"hidden_layer_sizes is {plan.widths} and the fitted network has {hidden}: "
+                "training can only go on with the same layers; use warm_start=False"
+            )
+
+    def _keep(self, result: Result, watch: Watch) -> None:
+        """The result as attributes."""
+        self.weights_ = watch.best if watch.best is not None else result.weights
+        self.history_ = History.of(watch.rows)
+        self.n_iter_ = len(watch.rows)
+        self.loss_ = result.loss * watch.unit
+        if watch.best is not None:
+            best = int(np.nanargmin(self.history_["validation_loss"]))
+            self.loss_ = float(self.history_["loss"][best])
+        self.outcome_ = result.outcome
+        self.reason_ = watch.reason if result.outcome == "stopped" else result.reason
+        self._memory = result.memory
+        if result.outcome in ("no_descent", "non_finite", "interrupted"):
+            warnings.warn(
+                f"training ended after {self.n_iter_} iterations: {result.reason}",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        """What the network says of rows X, in the units of the targets."""
+        check_is_fitted(self)
+        rows: Any = validate_data(self, X=X, reset=False, dtype=np.float64)
+        inputs = self.scaling_.inputs(rows)
+        return self.scaling_.outputs(self.network_.predict(self.weights_, inputs))
+
+    def jacobian(self, X: Any) -> np.ndarray:
+        """Derivatives of the outputs (for a classifier: of the logits) at each row of X.
+
+        Returns
+        -------
+        array, (rows, outputs, features)
+            In units of y per unit of X. No row's operator norm exceeds `certificate_.value`,
+            except with `scaling="paper"`, whose bound is per unit of x/‖x‖.
+        """
+        check_is_fitted(self)
+        rows: Any = validate_data(self, X=X, reset=False, dtype=np.float64)
+        inner = self.network_.jacobian(self.weights_, self.scaling_.inputs(rows))
+        return self.scaling_.chained(inner, rows)
+
+    def _bound(self, weights: Any) -> float:
+        return self.scaling_.bound(certificate.spectral(self.network_.linear(weights)).value)
+
+    @property
+    def certificate_(self) -> Certificate:
+        """∏ ‖W_i‖_op in units of y per unit of X (with `scaling="paper"`: of x/‖x‖).
+
+        For a classifier the outputs are logits.
+        """
+        check_is_fitted(self)
+        return Certificate(self._bound(self.weights_), "spectral")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "history_")
+
+    def _html_repr(self) -> str:
+        """For notebooks: scikit-learn's diagram, and a summary of the fit below it."""
+        diagram = BaseEstimator._html_repr(self)
+        return diagram + (summary.html(self) if self.__sklearn_is_fitted__() else "")
+
+
+class LipschitzRegressor(MultiOutputMixin, RegressorMixin, _LipschitzEstimator):
     """Regression by a network with a known Lipschitz bound, trained without a learning rate.
 
     Parameters
     ----------
     hidden_layer_sizes
-        Units of each hidden layer.
+        Units of each hidden layer; "auto" is the paper's (25, 30, 15).
     activation
         One of `greatcircle.activations.ACTIVATIONS`, or a declared `Activation`.
     method
@@ -46,27 +356,44 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         A Lipschitz bound that training never exceeds, in units of y per unit of X: the a-priori
         bound ∏μ_i. Not for `scaling="paper"`, which has no bound of that kind.
     loss
-        "squared" or "huber", or a loss object. Huber's `delta` is in the units of y.
+        "squared" (which "auto" means) or "huber", or a loss object. A loss sees outputs and
+        targets in the units of y, so Huber's `delta` is in those.
     radius
         Frobenius norm of each weight matrix: one number, or one for each layer. None leaves it to
-        the method.
+        the method. With another loss than the squared one, the last layer's is multiplied by the
+        scale of the targets.
     max_iter
         Most iterations.
     tol
         Stop when ten iterations together gain less than this part of the loss; 0 never does. None
         leaves it to the method: 5e-3 for "auto" and pairs, 0 for the paper's.
+    early_stopping
+        Hold out a part of the rows, stop when its loss has not fallen for `n_iter_no_change`
+        iterations, and keep the weights with which it was lowest.
+    validation_fraction
+        How large that part is.
+    n_iter_no_change
+        How long to wait.
+    warm_start
+        Whether `fit` goes on from the weights, the scaling and the curvature of the last fit.
+    callbacks
+        Functions called after each iteration with its row of `history_`, see
+        `greatcircle.watch.Row`; one that returns True ends training.
+    verbose
+        Whether to show a progress bar.
     dtype
-        "float32" or "float64".
+        "float32", "float64", or "auto": float64 up to 2000 rows.
     random_state
-        Seed of the initial weights.
+        Seed of the initial weights and of the validation part.
 
     Attributes
     ----------
     weights_ : tuple of arrays, (fan_in, fan_out) each
+    network_ : Network
     scaling_ : Scaling
-    history_ : dict of arrays, one entry for each iteration
+    history_ : table of the iterations, a dict of columns (`greatcircle.watch.History`)
     n_iter_ : int
-    loss_ : float, in the scaled units of training
+    loss_ : float, in the units of y where the loss has units
     outcome_, reason_ : str, how training ended, in one word and in several
     certificate_ : Certificate, the operator-norm bound in units of y per unit of X (with
         `scaling="paper"`: of x/‖x‖)
@@ -81,114 +408,187 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     (2000, 3)
     """
 
-    def __init__(
-        self,
-        hidden_layer_sizes: Sequence[int] = (25, 30, 15),
-        activation: str | Activation = "relu",
-        *,
-        method: str | tuple[Any, Any] = "auto",
-        scaling: str | None = None,
-        lipschitz: float | None = None,
-        loss: str | Loss = "squared",
-        radius: float | Sequence[float] | None = None,
-        max_iter: int = 200,
-        tol: float | None = None,
-        dtype: str = "float32",
-        random_state: Any = None,
-    ) -> None:
-        self.hidden_layer_sizes = hidden_layer_sizes
-        self.activation = activation
-        self.method = method
-        self.scaling = scaling
-        self.lipschitz = lipschitz
-        self.loss = loss
-        self.radius = radius
-        self.max_iter = max_iter
-        self.tol = tol
-        self.dtype = dtype
-        self.random_state = random_state
+    def _default_widths(self) -> tuple[int, ...]:
+        return (25, 30, 15)
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Train on rows X and targets y (one column, or several)."""
-        method = _method(self.method)
-        start, scaling_name = method.start, self.scaling or method.scaling
-        target_scale = start.target_scale
-        if self.lipschitz is not None:
-            target_scale = _checked_budget(self.lipschitz, scaling_name)
-        if isinstance(self.loss, str) and self.loss not in LOSSES:
-            raise ValueError(f"loss is {self.loss!r}; expected one of {', '.join(LOSSES)}")
-        tol = method.tol if self.tol is None else self.tol
-        if not isinstance(tol, int | float) or not tol >= 0:
-            raise ValueError(f"tol is {tol!r}; expected a number that is not negative, or None")
-        checked: Any = validate_data(
-            self, X=X, y=y, multi_output=True, y_numeric=True, dtype=np.float64
-        )
-        inputs, targets = (np.asarray(a, np.float64) for a in checked)
-        self._single_output = targets.ndim == 1
+    def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
+        targets = np.asarray(y, np.float64)
+        if reset:
+            self._single_output = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
-        widths = _widths(self.hidden_layer_sizes)
-        sizes = (inputs.shape[1], *widths, targets.shape[1])
-        network = Network(sizes, self.activation, bias=start.bias)
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        weights, scaling = initialise(
-            network,
-            inputs,
-            targets,
-            rng,
-            scaling=scaling_name,
-            target_scale=target_scale,
-            centred=start.centred,
-            scheme=start.scheme,
-            radius=start.radius if self.radius is None else self.radius,
-            headroom=start.headroom,
-            dtype=self.dtype,
-        )
-        problem = Problem(
-            network,
-            scaling.inputs(inputs),
-            scaling.targets(targets),
-            loss=_scaled_loss(losses.get(self.loss), scaling.factor),
-            dtype=self.dtype,
-        )
-        stop = stopping.MaxIter(self.max_iter) | stopping.DecreaseBelow(tol)
-        result = descend(
-            problem,
-            weights,
-            direction=method.direction,
-            step=method.step,
-            stop=stop,
+        if not reset and targets.shape[1] != self.network_.sizes[-1]:
+            raise ValueError(
+                f"y has {targets.shape[1]} columns, but {type(self).__name__} was fitted with "
+                f"{self.network_.sizes[-1]}"
+            )
+        return targets
+
+    def _criterion(self, outputs: int) -> Loss:
+        if isinstance(self.loss, str) and self.loss not in ("auto", *LOSSES):
+            raise ValueError(f"loss is {self.loss!r}; expected one of auto, {', '.join(LOSSES)}")
+        return (
+            Squared()
+            if isinstance(self.loss, str) and self.loss == "auto"
+            else losses.get(self.loss)
         )
 
-        self.network_ = network
-        self.scaling_ = scaling
-        self.weights_ = result.weights
-        self.history_ = result.history
-        self.n_iter_ = len(result.records)
-        self.loss_ = result.loss
-        self.outcome_ = result.outcome
-        self.reason_ = result.reason
-        if result.outcome in ("no_descent", "non_finite", "interrupted"):
-            warnings.warn(
-                f"training ended after {self.n_iter_} iterations: {result.reason}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """One iteration on these rows; the first call decides scaling and network.
+
+        What the direction has learnt of the curvature goes from one call to the next.
+        """
+        return self._partial_fit(X, y, sample_weight)
 
     def predict(self, X: Any) -> np.ndarray:
         """Targets for rows X, in the units of the training targets."""
-        check_is_fitted(self)
-        rows: Any = validate_data(self, X=X, reset=False, dtype=np.float64)
-        inputs = self.scaling_.inputs(rows)
-        outputs = self.scaling_.outputs(self.network_.predict(self.weights_, inputs))
+        outputs = self._outputs(X)
         return outputs[:, 0] if self._single_output else outputs
 
-    @property
-    def certificate_(self) -> Certificate:
-        """∏ ‖W_i‖_op in units of y per unit of X (with `scaling="paper"`: of x/‖x‖)."""
-        check_is_fitted(self)
-        bound = certificate.spectral(self.network_.linear(self.weights_))
-        return Certificate(self.scaling_.bound(bound.value), bound.method)
+
+class LipschitzClassifier(ClassifierMixin, _LipschitzEstimator):
+    """Classification by a network whose logits have a known Lipschitz bound.
+
+    Two classes have one logit and the logistic loss, more have one each and softmax cross-entropy.
+    The logits' scale is part of the last layer's radius, and so of every bound.
+
+    Parameters
+    ----------
+    hidden_layer_sizes
+        Units of each hidden layer; "auto" is (100,).
+    activation, method, scaling, radius, max_iter, tol, warm_start, callbacks, verbose, dtype,
+    random_state
+        As for `LipschitzRegressor`.
+    lipschitz
+        A Lipschitz bound on the logits that training never exceeds, per unit of X. With two
+        classes the decision cannot change within |logit| / bound of a row.
+    loss
+        "auto", the cross-entropy, or a loss object.
+    early_stopping, validation_fraction, n_iter_no_change
+        As for `LipschitzRegressor`; the part held out has all classes in proportion.
+
+    Attributes
+    ----------
+    classes_ : array of the labels
+    weights_, network_, scaling_, history_, n_iter_, loss_, outcome_, reason_, certificate_
+        As for `LipschitzRegressor`.
+
+    Examples
+    --------
+    >>> from greatcircle import LipschitzClassifier
+    >>> from sklearn.datasets import load_wine
+    >>> X, y = load_wine(return_X_y=True)
+    >>> model = LipschitzClassifier(max_iter=20, random_state=0).fit(X, y)
+    >>> model.score(X, y) > 0.97
+    True
+    """
+
+    def _default_widths(self) -> tuple[int, ...]:
+        return (100,)
+
+    def _checks_of_targets(self) -> dict[str, Any]:
+        return {}
+
+    def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
+        check_classification_targets(y)
+        if reset:
+            self._learn_classes(y if classes is None else classes)
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"y has classes that were not there at the first fit: {unknown.tolist()}; "
+                f"expected some of {self.classes_.tolist()}"
+            )
+        return self._binarizer.transform(y).astype(np.float64)
+
+    def _learn_classes(self, classes: Any) -> None:
+        self._binarizer = LabelBinarizer().fit(classes)
+        self.classes_ = self._binarizer.classes_
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y has one class, {self.classes_[0]!r}; a classifier needs at least two classes"
+            )
+
+    def _criterion(self, outputs: int) -> Loss:
+        if not isinstance(self.loss, str) and self.loss is not None:
+            return losses.get(self.loss)
+        if self.loss != "auto":
+            raise ValueError(f"loss is {self.loss!r}; expected 'auto' or a loss object")
+        return Logistic() if outputs == 1 else SoftmaxCrossEntropy()
+
+    def _start(self, start: Start, outputs: int) -> Start:
+        """Logits of root mean square `LOGITS` at the start; classes are not centred.
+
+        One-hot rows have norm one. A single column of 0 and 1 has less, which is near enough.
+        """
+        return start._replace(centred=False, headroom=1 / (LOGITS * outputs**0.5))
+
+    def _strata(self, rows: _Rows) -> np.ndarray | None:
+        return rows.targets
+
+    def _enough(self, outputs: int) -> Rule | None:
+        """Classes that can be told apart have no lowest loss: a part of the guess's will do."""
+        guess = math.log(max(outputs, 2))
+        return stopping.LossBelow(OF_THE_GUESS * guess) if self.tol != 0 else None
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """One iteration on these rows; the first call decides scaling, network and classes.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `fit`.
+        classes
+            All labels there will ever be; needed in the first call, unless y has them all.
+        """
+        return self._partial_fit(X, y, sample_weight, classes)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Logits: one for each class, or for two classes that of the second."""
+        logits = self._outputs(X)
+        return logits[:, 0] if logits.shape[1] == 1 else logits
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probability of each class."""
+        logits = self._outputs(X)
+        if logits.shape[1] == 1:
+            logits = np.hstack([np.zeros_like(logits), logits])
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable class."""
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+def _bar(title: str, most: int, verbose: bool) -> Any:
+    return Bar(title, most) if verbose else nullcontext()
+
+
+def _split(
+    rows: _Rows, fraction: float, strata: np.ndarray | None, seed: int
+) -> tuple[_Rows, _Rows]:
+    """Training part and validation part."""
+    count = len(rows.inputs)
+    if count < 2:
+        raise ValueError("early_stopping needs at least two rows, one to train and one to validate")
+    parts: Any = train_test_split(
+        np.arange(count), test_size=fraction, random_state=seed, stratify=strata
+    )
+    training, unseen = (rows.take(part) for part in parts)
+    for name, part in (("training", training), ("validation", unseen)):
+        if part.weight is not None and not part.weight.any():
+            raise ValueError(
+                f"early_stopping left the {name} part with rows of weight zero only; drop those "
+                "rows, or use early_stopping=False"
+            )
+    return training, unseen
+
+
+def _check_early_stopping(fraction: Any, patience: Any) -> None:
+    if not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
+        raise ValueError(f"validation_fraction is {fraction!r}; expected a number in (0, 1)")
+    if not isinstance(patience, int | np.integer) or patience < 1:
+        raise ValueError(f"n_iter_no_change is {patience!r}; expected a whole number from 1 up")
 
 
 class _Method(NamedTuple):
@@ -230,16 +630,12 @@ def _checked_budget(lipschitz: Any, scaling: str) -> float:
     return float(lipschitz)
 
 
-def _scaled_loss(loss: Loss, factor: float) -> Loss:
-    """The loss for targets multiplied by `factor`, where its shape depends on their units."""
-    return Huber(loss.delta * factor) if isinstance(loss, Huber) else loss
-
-
-def _widths(hidden_layer_sizes: Sequence[int] | int) -> tuple[int, ...]:
+def _widths(hidden_layer_sizes: Any) -> tuple[int, ...]:
     """One number is one hidden layer, as in scikit-learn."""
     widths = np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)).tolist()
     if not all(isinstance(w, int | np.integer) and w > 0 for w in widths):
         raise ValueError(
-            f"hidden_layer_sizes is {hidden_layer_sizes!r}; expected positive whole numbers"
+            f"hidden_layer_sizes is {hidden_layer_sizes!r}; expected positive whole numbers, or "
+            "'auto'"
         )
     return tuple(widths)

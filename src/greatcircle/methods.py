@@ -8,8 +8,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from greatcircle import directions, steps
+from greatcircle.activations import Activation
 from greatcircle.directions import Direction
+from greatcircle.network import Network
+from greatcircle.scaling import Scaling, initialise
 from greatcircle.steps import Step
 
 T = TypeVar("T")
@@ -56,6 +62,37 @@ STARTS: dict[str, Start] = {
     # The best accuracy at a given bound, at every depth: docs/scaling.md has the evidence
     "auto": Start(True, "identity", None, "output", True, None),
 }
+
+
+def begin(
+    start: Start,
+    sizes: Sequence[int],
+    inputs: np.ndarray,
+    targets: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    scaling: str,
+    activation: str | Activation = "relu",
+    sample_weight: np.ndarray | None = None,
+    dtype: DTypeLike = np.float32,
+) -> tuple[Network, tuple[np.ndarray, ...], Scaling]:
+    """A network, its weights and its scaling, from the training part in its own units."""
+    network = Network(sizes, activation, bias=start.bias)
+    weights, fitted = initialise(
+        network,
+        inputs,
+        targets,
+        rng,
+        scaling=scaling,
+        target_scale=start.target_scale,
+        centred=start.centred,
+        scheme=start.scheme,
+        radius=start.radius,
+        headroom=start.headroom,
+        sample_weight=sample_weight,
+        dtype=dtype,
+    )
+    return network, weights, fitted
 
 
 class Method(NamedTuple):

@@ -186,6 +186,12 @@ class Network:
             rows = jnp.asarray(rows, dtype)
             return np.asarray(_apply(self, tuple(map(jnp.asarray, arrays)), rows))
 
+    def jacobian(self, weights: Sequence[ArrayLike], x: ArrayLike) -> np.ndarray:
+        """Derivatives of the outputs in the inputs, (rows, outputs, inputs)."""
+        matrices = self.check_weights(weights)
+        with precision(np.float64):
+            return np.asarray(_jacobian(self, matrices, jnp.asarray(x, np.float64)))
+
     def forward(self, weights: Weights, x: Array) -> tuple[Array, Trace]:
         """The same, keeping what the other two passes need."""
         inputs, sums = [x], []
@@ -237,6 +243,11 @@ class Network:
 @partial(jax.jit, static_argnums=0)
 def _apply(network: Network, weights: Weights, x: Array) -> Array:
     return network.apply(weights, x)
+
+
+@partial(jax.jit, static_argnums=0)
+def _jacobian(network: Network, weights: Weights, x: Array) -> Array:
+    return jax.vmap(jax.jacrev(lambda row: network.apply(weights, row[None])[0]))(x)
 
 
 def checked_radii(radius: float | Sequence[float], depth: int) -> tuple[float, ...]:

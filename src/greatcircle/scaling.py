@@ -130,6 +130,20 @@ class Scaling:
         """
         return gain / (self.divisor * float(np.min(self.spread)) * self.factor)
 
+    def chained(self, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Jacobians (rows, outputs, inputs) of the network at `inputs(x)`, in the data's units."""
+        jacobian = np.asarray(jacobian, np.float64) / self.factor
+        if self.name != "paper":
+            return jacobian / (self.spread * self.divisor)
+        size, z = _row_norms(x), self.inputs(x)
+        along = np.einsum("roi,ri->ro", jacobian, z)[:, :, None] * z[:, None, :]
+        return np.divide(
+            jacobian - along,
+            size[:, :, None],
+            out=np.zeros_like(jacobian),
+            where=size[:, :, None] > 0,
+        )
+
     def standard_bound(self, gain: float) -> float:
         """The same per standard deviation of the inputs, where the inputs are standardised."""
         return gain / (self.divisor * self.factor)
@@ -241,6 +255,19 @@ def initialise(
         )
     dtype = checked_dtype(dtype)
     return tuple(w.astype(dtype) for w in weights), replace(fitted, factor=factor)
+
+
+def absorbed(
+    weights: Sequence[np.ndarray], scaling: Scaling
+) -> tuple[tuple[np.ndarray, ...], Scaling]:
+    """The same start with the targets' factor moved into the last layer's radius.
+
+    Then the loss sees outputs in the units of the targets, which matters for every loss but the
+    squared one. For classes the factor is the scale of the logits, and in a radius it is counted
+    in every bound.
+    """
+    last = np.asarray(weights[-1] / scaling.factor, weights[-1].dtype)
+    return (*weights[:-1], last), replace(scaling, factor=1.0)
 
 
 def automatic_headroom(

@@ -35,6 +35,5 @@ def adapted_damping(place: Place, memory: Model, less: float, more: float) -> Ar
     bad = place.decrease < 0.25 * predicted
     factor = jnp.where(bad, more, jnp.where(good, less, 1.0))
     tiny = 10 * jnp.finfo(angle.dtype).eps
-    return jnp.where(
-        memory.iteration > 0, jnp.maximum(factor * memory.damping, tiny), memory.damping
-    )
+    # Where no arc led here there is nothing to learn: at the start, or with new rows.
+    return jnp.where(angle > 0, jnp.maximum(factor * memory.damping, tiny), memory.damping)

@@ -12,11 +12,9 @@ from greatcircle import certificate
 from greatcircle.datasets import Table
 from greatcircle.descent import descend
 from greatcircle.directions import Direction, Steepest
-from greatcircle.methods import STARTS, Start
-from greatcircle.network import Network
+from greatcircle.methods import STARTS, Start, begin
 from greatcircle.problem import Problem
 from greatcircle.record import Record
-from greatcircle.scaling import initialise
 from greatcircle.steps import Step
 from greatcircle.stopping import DecreaseBelow, MaxIter
 
@@ -79,18 +77,13 @@ def train(
     split = int(TRAIN_FRACTION * len(X))
     train_rows, test_rows = order[:split], order[split:]
 
-    network = Network((X.shape[1], *hidden, y.shape[1]), bias=start.bias)
-    weights, fitted_scaling = initialise(
-        network,
+    network, weights, fitted_scaling = begin(
+        start,
+        (X.shape[1], *hidden, y.shape[1]),
         X[train_rows],
         y[train_rows],
         weights_rng,
         scaling=scaling,
-        target_scale=start.target_scale,
-        centred=start.centred,
-        scheme=start.scheme,
-        radius=start.radius,
-        headroom=start.headroom,
     )
     scaled_X, scaled_y = fitted_scaling.inputs(X), fitted_scaling.targets(y)
     fitted = Problem(network, scaled_X[train_rows], scaled_y[train_rows])

@@ -1,0 +1,169 @@
+"""What a fit does after each iteration beside the iteration: write down, show, keep the best, ask.
+
+A `Watch` is the callback that the estimators give to the loop. Its rows become `history_`.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from greatcircle.record import Record
+from greatcircle.sphere import Tree
+
+
+class Row(NamedTuple):
+    """One iteration of a fit: a `Record`, and two columns that only a fit has."""
+
+    iteration: int
+    loss: float
+    """After the iteration, in the units of the targets where the loss has units."""
+    angle: float
+    slope: float
+    curvature: float
+    predicted: float
+    actual: float
+    halvings: int
+    forward: float
+    backward: float
+    second: float
+    higher: float
+    products: float
+    seconds: float
+    validation_loss: float
+    """Of the part held out by `early_stopping`; NaN without one."""
+    lipschitz: float
+    """∏‖W_i‖_op in the units of the data."""
+
+
+class History(dict[str, np.ndarray]):
+    """The iterations of a fit as columns; `pandas.DataFrame(history)` makes a data frame of it."""
+
+    SHOWN = ("iteration", "loss", "validation_loss", "angle", "slope", "seconds", "lipschitz")
+
+    @classmethod
+    def of(cls, rows: Sequence[Row]) -> Self:
+        """From rows."""
+        return cls({name: np.array([getattr(r, name) for r in rows]) for name in Row._fields})
+
+    def rows(self) -> list[Row]:
+        """The way back."""
+        columns = (self[name].tolist() for name in Row._fields)
+        return [Row(*values) for values in zip(*columns, strict=True)]
+
+    def __repr__(self) -> str:
+        count = len(self["iteration"])
+        which = list(range(count))
+        if count > 12:
+            which = [*range(5), *range(count - 5, count)]
+        lines = ["".join(f"{name:>16}" for name in self.SHOWN)]
+        for place, i in enumerate(which):
+            if place and i != which[place - 1] + 1:
+                lines.append(f"{'…':>16}")
+            lines.append("".join(f"{_short(self[name][i]):>16}" for name in self.SHOWN))
+        return "\n".join([*lines, f"{count} iterations, {len(self)} columns"])
+
+
+def _short(value: Any) -> str:
+    return str(value) if isinstance(value, int | np.integer) else f"{value:.5g}"
+
+
+class Watch:
+    """Called after each iteration.
+
+    Parameters
+    ----------
+    unit
+        What a loss of the loop is multiplied by, to be in the units of the targets.
+    lipschitz
+        Bound of given weights.
+    validation
+        Loss of given weights on rows that training does not see, in the loop's units; or None.
+    patience
+        How many iterations without a lower validation loss end the fit.
+    callbacks
+        Functions of a `Row`; one that returns True ends the fit.
+    bar
+        Progress bar, or None.
+    rows
+        Of a fit that this one continues.
+    """
+
+    def __init__(
+        self,
+        *,
+        unit: float = 1.0,
+        lipschitz: Callable[[Tree], float],
+        validation: Callable[[Tree], float] | None = None,
+        patience: int = 10,
+        callbacks: Iterable[Callable[[Row], Any]] = (),
+        bar: "Bar | None" = None,
+        rows: Sequence[Row] = (),
+        best: Tree | None = None,
+    ) -> None:
+        self.unit, self.lipschitz, self.validation = unit, lipschitz, validation
+        self.patience, self.callbacks, self.bar = patience, tuple(callbacks), bar
+        self.rows = list(rows)
+        self.best = best
+        """Weights of the lowest validation loss."""
+        self.reason = "a callback asked to stop"
+
+    def __call__(self, record: Record, weights: Tree) -> bool:
+        """Write the iteration down; whether to stop."""
+        unseen = math.nan if self.validation is None else self.validation(weights) * self.unit
+        units = {
+            name: getattr(record, name) * self.unit
+            for name in ("loss", "slope", "curvature", "predicted", "actual")
+        }
+        # A fit that goes on counts on.
+        units["iteration"] = (self.rows[-1].iteration if self.rows else 0) + 1
+        row = Row(*record._replace(**units), unseen, self.lipschitz(weights))
+        lowest = min((r.validation_loss for r in self.rows), default=math.inf)
+        self.rows.append(row)
+        if self.validation is not None and not unseen >= lowest:
+            self.best = weights
+        if self.bar:
+            self.bar.show(row)
+        answers = [callback(row) for callback in self.callbacks]  # all are asked, one yes is enough
+        return any(answers) or self._no_longer_better()
+
+    def _no_longer_better(self) -> bool:
+        if self.validation is None:
+            return False
+        losses = [r.validation_loss for r in self.rows]
+        since = len(losses) - 1 - int(np.nanargmin(losses)) if not np.all(np.isnan(losses)) else 0
+        if since < self.patience:
+            return False
+        self.reason = f"the validation loss has not fallen for {self.patience} iterations"
+        return True
+
+
+class Bar:
+    """Progress in a terminal or a notebook, on standard error: iteration, loss and bound."""
+
+    def __init__(self, title: str, most: int) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[state]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+        self._task = self._progress.add_task(title, total=most, state="compiling")
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def show(self, row: Row) -> None:
+        """The newest iteration."""
+        unseen = "" if math.isnan(row.validation_loss) else f"  unseen {row.validation_loss:.4g}"
+        state = f"loss {row.loss:.4g}{unseen}  bound {row.lipschitz:.3g}"
+        self._progress.update(self._task, advance=1, state=state)
