@@ -455,12 +455,13 @@ class LipschitzClassifier(ClassifierMixin, _LipschitzEstimator):
     ----------
     hidden_layer_sizes
         Units of each hidden layer; "auto" is (100,).
-    activation, method, scaling, radius, max_iter, tol, warm_start, callbacks, verbose, dtype,
-    random_state
+    activation, method, scaling, radius, max_iter, tol, warm_start, callbacks, verbose
+        As for `LipschitzRegressor`.
+    dtype, random_state
         As for `LipschitzRegressor`.
     lipschitz
         A Lipschitz bound on the logits that training never exceeds, per unit of X. With two
-        classes the decision cannot change within |logit| / bound of a row.
+        classes the decision cannot change within the logit's size over the bound of a row.
     loss
         "auto", the cross-entropy, or a loss object.
     early_stopping, validation_fraction, n_iter_no_change
