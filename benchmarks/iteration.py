@@ -56,8 +56,9 @@ def measure(problem: Problem, weights, step) -> dict[str, float]:
     """Median of the ratio of an iteration to the gradient timed just before it."""
     weights, sizes, _ = descent._checked_start(problem, weights)
     direction = directions.Steepest()
-    point = descent._nowhere(weights, direction)
-    visit = partial(descent._visit, problem, jnp.asarray(sizes), direction=direction, step=step)
+    point = descent.nowhere(weights, direction)
+    radii = jnp.asarray(sizes)
+    visit = partial(descent.visit_point, problem, radii, direction=direction, step=step)
     gradient = gradient_of(problem)
     started = time.perf_counter()
     _, point = jax.block_until_ready(visit(point, point.angle))

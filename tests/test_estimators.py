@@ -1,9 +1,13 @@
 import pickle
 
 import numpy as np
+import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import NotFittedError
 
 from greatcircle import LipschitzRegressor, directions, steps
@@ -262,3 +266,148 @@ def test_predict_before_fit_and_with_other_columns():
         model().predict(TABLE.X)
     with pytest.raises(ValueError, match="expecting 12 features"):
         model().fit(TABLE.X, TABLE.y).predict(TABLE.X[:, :5])
+
+
+def test_a_weight_of_two_is_a_row_twice():
+    rng = np.random.default_rng(0)
+    weight = rng.integers(0, 4, 60)
+    X, y = TABLE.X[:60], TABLE.y[:60]
+    weighted = model(hidden_layer_sizes=(6,)).fit(X, y, sample_weight=weight)
+    repeated = model(hidden_layer_sizes=(6,)).fit(np.repeat(X, weight, 0), np.repeat(y, weight, 0))
+    np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-7)
+    assert np.any(weighted.predict(X) != model(hidden_layer_sizes=(6,)).fit(X, y).predict(X))
+
+
+def noisy(rows, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((rows, 3))
+    return X, X[:, 0] + rng.standard_normal(rows)
+
+
+def test_early_stopping_keeps_the_weights_that_were_best_on_unseen_rows():
+    X, y = noisy(120)
+    m = model(hidden_layer_sizes=(20, 20), max_iter=200, early_stopping=True, n_iter_no_change=5)
+    m.fit(X, y)
+    unseen = m.history_["validation_loss"]
+    best = int(np.argmin(unseen))
+    assert len(unseen) == best + 6
+    assert (m.outcome_, m.reason_) == (
+        "stopped",
+        "the validation loss has not fallen for 5 iterations",
+    )
+    assert m.loss_ == m.history_["loss"][best]
+    again = model(hidden_layer_sizes=(20, 20), max_iter=best + 1, early_stopping=True).fit(X, y)
+    np.testing.assert_array_equal(again.predict(X), m.predict(X))
+
+
+def test_warm_start_goes_on():
+    X, y = TABLE.X[:200], TABLE.y[:200]
+    m = model(hidden_layer_sizes=(6,), max_iter=5, warm_start=True).fit(X, y)
+    first = m.loss_
+    m.fit(X, y)
+    assert m.history_["loss"][0] < first
+    assert m.n_iter_ == 5
+    cold = model(hidden_layer_sizes=(6,), max_iter=5).fit(X, y)
+    assert cold.loss_ == first
+    m.set_params(hidden_layer_sizes=(7,))
+    with pytest.raises(ValueError, match=r"hidden_layer_sizes is \(7,\) and the fitted.*\(6,\)"):
+        m.fit(X, y)
+    with pytest.raises(ValueError, match="y has 1 columns, but LipschitzRegressor was fitted"):
+        m.set_params(hidden_layer_sizes=(6,)).fit(X, y[:, 0])
+
+
+def test_partial_fit_is_one_iteration_a_call():
+    m = model(hidden_layer_sizes=(6,))
+    for first in (0, 200, 400, 0, 200, 400):
+        m.partial_fit(TABLE.X[first : first + 200], TABLE.y[first : first + 200])
+    assert m.n_iter_ == 6
+    assert m.history_["iteration"].tolist() == [1, 2, 3, 4, 5, 6]
+    one = model(hidden_layer_sizes=(6,)).partial_fit(TABLE.X[:200], TABLE.y[:200])
+    assert m.score(TABLE.X[:600], TABLE.y[:600]) > one.score(TABLE.X[:600], TABLE.y[:600])
+
+
+def test_callbacks_see_every_iteration_and_may_stop():
+    seen, late = [], []
+
+    def third(row):
+        seen.append(row)
+        return row.iteration == 3
+
+    m = model(hidden_layer_sizes=(6,), callbacks=[third, late.append])
+    m.fit(TABLE.X[:200], TABLE.y[:200])
+    assert (m.n_iter_, m.outcome_, m.reason_) == (3, "stopped", "a callback asked to stop")
+    assert [r.iteration for r in late] == [1, 2, 3]
+    assert [r.loss for r in seen] == m.history_["loss"].tolist()
+    assert seen[-1].lipschitz == m.certificate_.value
+
+
+def test_history_is_a_table():
+    m = model(hidden_layer_sizes=(6,), tol=0).fit(TABLE.X[:200], TABLE.y[:200])
+    text = repr(m.history_)
+    assert text.splitlines()[0].split() == list(m.history_.SHOWN)
+    assert len(text.splitlines()) == 13
+    assert "15 iterations" in text
+    assert pl.DataFrame(dict(m.history_)).shape == (15, len(m.history_))
+    assert m.history_.of(m.history_.rows()).keys() == m.history_.keys()
+
+
+def test_progress_goes_to_standard_error(capsys):
+    m = model(hidden_layer_sizes=(6,), verbose=True).fit(TABLE.X[:200], TABLE.y[:200])
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"{m.n_iter_}/{m.n_iter_}" in captured.err
+    assert "bound" in captured.err
+
+
+def test_a_notebook_shows_a_summary_with_a_plot():
+    m = model(hidden_layer_sizes=(6,), early_stopping=True)
+    assert "Lipschitz bound" not in m._repr_html_()
+    m.fit(TABLE.X[:200], TABLE.y[:200])
+    html = m._repr_html_()
+    assert html.count("<polyline") == 2
+    assert "Lipschitz bound" in html
+    assert f"{m.certificate_.value:.4g}" in html
+    assert m._repr_mimebundle_()["text/html"].count("<polyline") == 2
+
+
+@pytest.mark.parametrize("scaling", ["standard", "max", "paper"])
+def test_jacobian_is_the_derivative_of_predict(scaling):
+    m = model(hidden_layer_sizes=(6,), activation="tanh", scaling=scaling, dtype="float64")
+    m.fit(TABLE.X[:200], TABLE.y[:200])
+    X, h = TABLE.X[:5], 1e-6
+    numeric = [(m.predict(X + h * e) - m.predict(X - h * e)) / (2 * h) for e in np.eye(X.shape[1])]
+    np.testing.assert_allclose(m.jacobian(X), np.stack(numeric, -1), atol=1e-6)
+
+
+def test_names_of_features_are_kept_and_checked():
+    frame = pl.DataFrame(TABLE.X[:100], schema=list(TABLE.inputs))
+    m = model(hidden_layer_sizes=(3,), max_iter=2).fit(frame, TABLE.y[:100])
+    assert m.feature_names_in_.tolist() == list(TABLE.inputs)
+    columns = frame.select(reversed(frame.columns))
+    with pytest.raises(ValueError, match="same order"):
+        m.predict(columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        m.predict(frame.rename({TABLE.inputs[0]: "height"}))
+
+
+def test_ctrl_c_leaves_a_model_that_works():
+    def interrupt(row):
+        if row.iteration == 4:
+            raise KeyboardInterrupt
+
+    m = model(hidden_layer_sizes=(6,), callbacks=[interrupt])
+    with pytest.warns(ConvergenceWarning, match="after 4 iterations: interrupted"):
+        m.fit(TABLE.X[:200], TABLE.y[:200])
+    assert m.outcome_ == "interrupted"
+    assert np.all(np.isfinite(m.predict(TABLE.X)))
+
+
+def test_a_grid_search_over_a_pipeline():
+    X = np.random.default_rng(0).standard_normal((100, 2))
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), model(hidden_layer_sizes=(4,))),
+        {"lipschitzregressor__lipschitz": [0.001, 10.0]},
+        cv=2,
+    )
+    search.fit(X, X[:, 0])
+    assert search.best_params_ == {"lipschitzregressor__lipschitz": 10.0}

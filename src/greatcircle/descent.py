@@ -1,14 +1,14 @@
 """The only loop: gradient, direction, arc, step, turn, record, and whether to stop.
 
-One compiled program, `_visit`, does a whole iteration: it turns the weights, looks whether the loss
-fell, and if so works out all that the next turn needs. The accepted trial point is the next
+One compiled program, `visit_point`, does a whole iteration: it turns the weights, looks whether the
+loss fell, and if so works out all that the next turn needs. The accepted trial point is the next
 starting point, so the loop evaluates nothing twice, and a refused trial costs a forward pass only.
 """
 
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ MAX_HALVINGS = 30
 
 FULL_TURN = 2 * math.pi
 
-Visit = Callable[["_Point", Array], tuple[Array, "_Point"]]
+Visit = Callable[["Point", Array], tuple[Array, "Point"]]
 Callback = Callable[[Record, Tree], bool | None]
 
 
@@ -75,7 +75,7 @@ class Result:
         return {name: np.array([getattr(r, name) for r in self.records]) for name in Record._fields}
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     """An accepted point and what to do next there."""
 
     weights: sphere.Packed
@@ -99,6 +99,7 @@ def descend(
     callback: Callback | None = None,
     state: Any = None,
     memory: Any = None,
+    records: Sequence[Record] = (),
 ) -> Result:
     """Minimise a loss over weights of fixed norm.
 
@@ -125,6 +126,9 @@ def descend(
     memory
         `memory` of an earlier result with the same network and direction, whose problem may have
         had other rows: what the direction has learnt, to start with.
+    records
+        Of the run that this one continues: numbers, stopping rules and the result's records go on
+        from them.
 
     Returns
     -------
@@ -162,9 +166,9 @@ def descend(
     trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
 
     with precision(dtype):
-        radii, point = state or (jnp.asarray(sizes), _nowhere(weights, direction, memory))
-        visit = partial(_visit, objective, radii, direction=direction, step=step)
-        evaluations, records, ending = Evaluations(), [], None
+        radii, point = state or (jnp.asarray(sizes), nowhere(weights, direction, memory))
+        visit = partial(visit_point, objective, radii, direction=direction, step=step)
+        evaluations, records, ending = Evaluations(), list(records), None
         initial_loss, setup_seconds, unit = math.inf, 0.0, float(objective.unit)
         try:
             started = time.perf_counter()
@@ -172,7 +176,7 @@ def descend(
                 accepted, point = visit(point, point.angle)
                 evaluations = evaluations.plus(trial_cost)
                 if accepted:
-                    evaluations = evaluations.plus(_spent(accepted_cost, point))
+                    evaluations = evaluations.plus(spent_on(accepted_cost, point))
                 else:
                     ending = "non_finite", "the loss is not finite at the start"
             initial_loss = float(point.loss) * unit
@@ -185,21 +189,21 @@ def descend(
                     evaluations = evaluations.plus(spent)
                     ending = _stuck(point, initial_loss / unit, records, halvings)
                     break
-                spent = spent.plus(_spent(accepted_cost, moved))
+                spent = spent.plus(spent_on(accepted_cost, moved))
                 evaluations = evaluations.plus(spent)
                 seconds = time.perf_counter() - started
                 records.append(
-                    _record(len(records) + 1, unit, point, moved, angle, halvings, spent, seconds)
+                    record_of(len(records) + 1, unit, point, moved, angle, halvings, spent, seconds)
                 )
                 point = moved
-                if callback and callback(records[-1], _on_host(point.weights)):
+                if callback and callback(records[-1], on_host(point.weights)):
                     ending = "stopped", "the callback asked to stop"
         except KeyboardInterrupt:
             ending = "interrupted", "interrupted from the keyboard"
         outcome, reason = ending
         log.info("%s after %d iterations: %s", outcome, len(records), reason)
         return Result(
-            weights=_on_host(point.weights),
+            weights=on_host(point.weights),
             loss=float(point.loss) * unit,
             initial_loss=initial_loss,
             outcome=outcome,
@@ -212,15 +216,15 @@ def descend(
 
 
 @partial(jax.jit, static_argnames=("direction", "step"))
-def _visit(
+def visit_point(
     objective: Objective,
     radii: Array,
-    point: _Point,
+    point: Point,
     angle: Array,
     *,
     direction: Direction,
     step: Step,
-) -> tuple[Array, _Point]:
+) -> tuple[Array, Point]:
     """Turn from `point` by `angle`; stand there if the loss is lower, else stay."""
     way = Arc(point.weights, point.heading, radii)
     weights = way.point(angle)
@@ -229,7 +233,7 @@ def _visit(
     # A full turn leads back to the start, where rounding may pretend a decrease.
     accepted = jnp.isfinite(loss) & (loss < point.loss) & (angle < FULL_TURN)
 
-    def stand() -> _Point:
+    def stand() -> Point:
         gradient, more = objective.backward(matrices, left)
         gradient = sphere.pack(gradient)
         place = Place(
@@ -247,12 +251,12 @@ def _visit(
         slope = arcs.slope(arc, gradient)
         proposal = step.propose(Here(objective, arc, gradient, more, loss, slope))
         products = jnp.asarray(chosen.products, loss.dtype)
-        return _Point(weights, chosen.heading, chosen.memory, loss, slope, *proposal, products)
+        return Point(weights, chosen.heading, chosen.memory, loss, slope, *proposal, products)
 
     return accepted, jax.lax.cond(accepted, stand, lambda: point)
 
 
-def _search(visit: Visit, point: _Point) -> tuple[_Point | None, float, int]:
+def _search(visit: Visit, point: Point) -> tuple[Point | None, float, int]:
     """The authors' safeguard: halve the angle until the loss falls, a bounded number of times."""
     angle = point.angle
     for halvings in range(MAX_HALVINGS + 1):
@@ -263,7 +267,7 @@ def _search(visit: Visit, point: _Point) -> tuple[_Point | None, float, int]:
     return None, 0.0, MAX_HALVINGS
 
 
-def _ending(point: _Point, records: list[Record], stop: stopping.Rule) -> tuple[str, str] | None:
+def _ending(point: Point, records: list[Record], stop: stopping.Rule) -> tuple[str, str] | None:
     """Outcome and reason, when this point is the last."""
     slope, angle = float(point.slope), float(point.angle)
     if not math.isfinite(slope):
@@ -282,7 +286,7 @@ def _ending(point: _Point, records: list[Record], stop: stopping.Rule) -> tuple[
 
 
 def _stuck(
-    point: _Point, initial_loss: float, records: list[Record], halvings: int
+    point: Point, initial_loss: float, records: list[Record], halvings: int
 ) -> tuple[str, str]:
     """No lower loss along the arc: arrived as far as the precision goes, or not."""
     digits = 4 * float(jnp.finfo(point.loss.dtype).eps)
@@ -296,11 +300,11 @@ def _stuck(
     return "no_descent", f"{left}, at the start already: try float64, or other scales"
 
 
-def _record(
+def record_of(
     iteration: int,
     unit: float,
-    before: _Point,
-    after: _Point,
+    before: Point,
+    after: Point,
     angle: float,
     halvings: int,
     spent: Evaluations,
@@ -321,11 +325,11 @@ def _record(
     )
 
 
-def _nowhere(weights: Tree, direction: Direction, memory: Any) -> _Point:
+def nowhere(weights: Tree, direction: Direction, memory: Any = None) -> Point:
     """Before the first point: any finite loss is lower, and a turn by zero leads to `weights`."""
     packed = sphere.pack(weights)
     nan = jnp.full((), jnp.nan, packed.rows.dtype)
-    return _Point(
+    return Point(
         weights=packed,
         heading=replace(packed, rows=np.zeros_like(packed.rows)),
         memory=direction.start(packed) if memory is None else memory,
@@ -338,12 +342,12 @@ def _nowhere(weights: Tree, direction: Direction, memory: Any) -> _Point:
     )
 
 
-def _spent(cost: Evaluations, point: _Point) -> Evaluations:
+def spent_on(cost: Evaluations, point: Point) -> Evaluations:
     """What standing on a point has cost."""
     return cost.plus(Evaluations(products=float(point.products)))
 
 
-def _on_host(weights: sphere.Packed) -> Tree:
+def on_host(weights: sphere.Packed) -> Tree:
     """The matrices as NumPy arrays, cut on the host: cutting on the device would compile."""
     return sphere.unpack(jax.device_get(weights))
 

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from greatcircle import certificate, losses, stopping, summary
 from greatcircle.activations import Activation
+from greatcircle.batches import descend_in_batches
 from greatcircle.certificate import Certificate
 from greatcircle.descent import Result, descend
 from greatcircle.directions import Direction
@@ -27,6 +28,7 @@ from greatcircle.methods import DIRECTIONS, METHODS, STARTS, STEPS, Start, begin
 from greatcircle.precision import checked_dtype
 from greatcircle.problem import Problem
 from greatcircle.scaling import absorbed, checked_share
+from greatcircle.sources import Rows, Source, source
 from greatcircle.steps import Step
 from greatcircle.stopping import Rule
 from greatcircle.watch import Bar, History, Row, Watch
@@ -36,23 +38,17 @@ LOSSES = ("squared", "huber")
 FEW_ROWS = 2000
 """Up to so many rows, dtype="auto" is float64: it costs next to nothing there."""
 
+SAMPLE = 100_000
+"""Rows of a stream from which scaling and start are taken."""
+
+FIRST_BATCH, LARGEST_BATCH = 1024, 65_536
+"""Rows of the batches of a stream."""
+
 LOGITS = 1.0
 """Root mean square of the logits at the start (`docs/estimators.md`)."""
 
 OF_THE_GUESS = 0.01
 """A classifier has learnt all when its loss is this part of the loss of equal probabilities."""
-
-
-class _Rows(NamedTuple):
-    """Checked data: matrices in their own units, and the weight of each row or None."""
-
-    inputs: np.ndarray
-    targets: np.ndarray
-    weight: np.ndarray | None
-
-    def take(self, which: np.ndarray) -> "_Rows":
-        weight = None if self.weight is None else self.weight[which]
-        return _Rows(self.inputs[which], self.targets[which], weight)
 
 
 class _Plan(NamedTuple):
@@ -81,6 +77,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         radius: float | Sequence[float] | None = None,
         max_iter: int = 200,
         tol: float | None = None,
+        batch_size: int | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
@@ -99,6 +96,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         self.radius = radius
         self.max_iter = max_iter
         self.tol = tol
+        self.batch_size = batch_size
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
@@ -124,7 +122,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         """The method's start, for targets of this kind."""
         return start
 
-    def _strata(self, rows: _Rows) -> np.ndarray | None:
+    def _strata(self, rows: Rows) -> np.ndarray | None:
         """What a validation part is balanced by."""
         return None
 
@@ -132,29 +130,34 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         """When the loss is so low that there is nothing left to learn."""
         return None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows X and targets y.
 
         Parameters
         ----------
         X
-            Rows: an array or a data frame.
+            Rows: an array or a data frame. Data that memory cannot hold: a `numpy.memmap`, the path
+            of a Parquet file or folder, or an iterable of batches (X, y) or (X, y, sample_weight).
         y
-            Targets.
+            Targets. For a Parquet data set the names of their columns, for batches None.
         sample_weight
             Weight of each row: a row of weight 2 counts like two rows.
         """
         plan = self._plan()
         goes_on = self.warm_start and hasattr(self, "weights_")
-        rows = self._rows(X, y, sample_weight, reset=not goes_on)
+        seed = check_random_state(self.random_state).randint(2**31)
+        stream = source(X, y, sample_weight, seed)
         with _bar(type(self).__name__, self.max_iter, self.verbose) as bar:
+            if stream is not None:
+                return self._train_on_stream(plan, stream, bar, goes_on)
+            rows = self._rows(X, y, sample_weight, reset=not goes_on)
             return self._train(plan, rows, bar, goes_on)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         plan = self._plan()._replace(stop=stopping.MaxIter(1))
         goes_on = hasattr(self, "weights_")
         rows = self._rows(X, y, sample_weight, reset=not goes_on, classes=classes)
-        return self._train(plan, rows, None, goes_on, whole=False)
+        return self._train(plan, rows, None, goes_on, whole_fit=False)
 
     def _plan(self) -> _Plan:
         method = _method(self.method)
@@ -170,6 +173,8 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         if not isinstance(self.dtype, str) or self.dtype != "auto":
             checked_dtype(self.dtype)
         _check_early_stopping(self.validation_fraction, self.n_iter_no_change)
+        if self.batch_size is not None and not _is_count(self.batch_size):
+            raise ValueError(f"batch_size is {self.batch_size!r}; expected a whole number, or None")
         if not all(map(callable, self.callbacks)):
             raise ValueError(f"callbacks is {self.callbacks!r}; expected a list of functions")
         widths = self._default_widths()
@@ -181,7 +186,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
 
     def _rows(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None
-    ) -> _Rows:
+    ) -> Rows:
         checked: Any = validate_data(
             self, X=X, y=y, reset=reset, dtype=np.float64, **self._checks_of_targets()
         )
@@ -191,17 +196,17 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         if sample_weight is not None:
             weight = np.asarray(sample_weight, np.float64)
             checked_share(weight, len(inputs))
-        return _Rows(inputs, targets, weight)
+        return Rows(inputs, targets, weight)
 
     def _checks_of_targets(self) -> dict[str, Any]:
         return {"multi_output": True, "y_numeric": True}
 
     def _train(
-        self, plan: _Plan, rows: _Rows, bar: Bar | None, goes_on: bool, *, whole: bool = True
+        self, plan: _Plan, rows: Rows, bar: Bar | None, goes_on: bool, *, whole_fit: bool = True
     ) -> Self:
         random = check_random_state(self.random_state)
         training, unseen = rows, None
-        if self.early_stopping and whole:
+        if self.early_stopping and whole_fit:
             training, unseen = _split(
                 rows, self.validation_fraction, self._strata(rows), random.randint(2**31)
             )
@@ -213,42 +218,106 @@ class _LipschitzEstimator(ABC, BaseEstimator):
             if dtype == "auto":
                 dtype = "float64" if len(training.inputs) <= FEW_ROWS else "float32"
             self._begin(plan, training, np.random.default_rng(random.randint(2**31)), dtype)
-        loss = self._criterion(self.network_.sizes[-1])
+        whole = self._problem(training, dtype)
+        held_out = None if unseen is None else self._problem(unseen, dtype)
+        watch = self._watch(
+            bar, held_out, self.history_.rows() if goes_on and not whole_fit else ()
+        )
+        settings = self._settings(plan, watch, goes_on)
+        size, half = self.batch_size, len(training) // 2
+        if whole_fit and size is not None and size < half:
+            draws = np.random.default_rng(random.randint(2**31))
 
-        def problem(part: _Rows) -> Problem:
-            return Problem(
-                self.network_,
-                self.scaling_.inputs(part.inputs),
-                self.scaling_.targets(part.targets),
-                loss=loss,
-                sample_weight=part.weight,
-                dtype=dtype,
+            def draw(count: int) -> Problem:
+                some = training.take(np.sort(draws.integers(0, len(training), count)))
+                return self._with_rows(whole, some)
+
+            result = descend_in_batches(
+                draw, self.weights_, batch_size=size, largest=half, whole=whole, **settings
+            )
+        else:
+            result = descend(whole, self.weights_, **settings)
+        self._keep(result, watch)
+        return self
+
+    def _train_on_stream(self, plan: _Plan, stream: Source, bar: Bar | None, goes_on: bool) -> Self:
+        if self.early_stopping:
+            raise ValueError(
+                "early_stopping holds out rows in memory; with a stream of rows use "
+                "early_stopping=False, and callbacks to look at rows of your own"
+            )
+        sample = stream.draw(SAMPLE)
+        if sample is None:
+            raise ValueError("X has no rows; expected at least one batch")
+        rows = self._rows(*sample, reset=not goes_on)
+        if stream.names is not None:
+            self.feature_names_in_ = np.array(stream.names, dtype=object)
+        if len(rows) < SAMPLE:  # that was all
+            return self._train(plan, rows, bar, goes_on)
+        dtype = "float32" if self.dtype == "auto" else self.dtype
+        if goes_on:
+            self._check_unchanged(plan)
+        else:
+            seed = check_random_state(self.random_state).randint(2**31)
+            self._begin(plan, rows, np.random.default_rng(seed), dtype)
+        whole = self._problem(rows, dtype)
+
+        def draw(count: int) -> Problem | None:
+            some = stream.draw(count)
+            if some is None or len(some) < count:
+                return None
+            return self._with_rows(
+                whole, Rows(some.inputs, self._encoded(some.targets, False), some.weight)
             )
 
-        held_out = None if unseen is None else problem(unseen)
-        watch = Watch(
+        watch = self._watch(bar, None, ())
+        result = descend_in_batches(
+            draw,
+            self.weights_,
+            batch_size=min(self.batch_size or FIRST_BATCH, LARGEST_BATCH),
+            largest=LARGEST_BATCH,
+            **self._settings(plan, watch, goes_on),
+        )
+        self._keep(result, watch)
+        return self
+
+    def _problem(self, rows: Rows, dtype: Any) -> Problem:
+        return Problem(
+            self.network_,
+            self.scaling_.inputs(rows.inputs),
+            self.scaling_.targets(rows.targets),
+            loss=self._criterion(self.network_.sizes[-1]),
+            sample_weight=rows.weight,
+            dtype=dtype,
+        )
+
+    def _with_rows(self, problem: Problem, rows: Rows) -> Problem:
+        inputs, targets = self.scaling_.inputs(rows.inputs), self.scaling_.targets(rows.targets)
+        return problem.with_rows(inputs, targets, rows.weight)
+
+    def _watch(self, bar: Bar | None, held_out: Problem | None, rows: Sequence[Row]) -> Watch:
+        return Watch(
             unit=self.scaling_.factor**-2,  # one, but for the squared loss
             lipschitz=self._bound,
             validation=None if held_out is None else lambda w: float(held_out.loss(w)),
             patience=self.n_iter_no_change,
             callbacks=self.callbacks,
             bar=bar,
-            rows=self.history_.rows() if goes_on and not whole else (),
+            rows=rows,
         )
-        enough = self._enough(self.network_.sizes[-1])
-        result = descend(
-            problem(training),
-            self.weights_,
-            direction=plan.direction,
-            step=plan.step,
-            stop=plan.stop | enough if enough else plan.stop,
-            callback=watch,
-            memory=self._memory if goes_on else None,
-        )
-        self._keep(result, watch)
-        return self
 
-    def _begin(self, plan: _Plan, rows: _Rows, rng: np.random.Generator, dtype: Any) -> None:
+    def _settings(self, plan: _Plan, watch: Watch, goes_on: bool) -> dict[str, Any]:
+        """What every way of training is told."""
+        enough = self._enough(self.network_.sizes[-1])
+        return {
+            "direction": plan.direction,
+            "step": plan.step,
+            "stop": plan.stop | enough if enough else plan.stop,
+            "callback": watch,
+            "memory": getattr(self, "_memory", None) if goes_on else None,
+        }
+
+    def _begin(self, plan: _Plan, rows: Rows, rng: np.random.Generator, dtype: Any) -> None:
         """Network, scaling and initial weights."""
         outputs = rows.targets.shape[1]
         sizes = (rows.inputs.shape[1], *plan.widths, outputs)
@@ -367,6 +436,10 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, _LipschitzEstimator):
     tol
         Stop when ten iterations together gain less than this part of the loss; 0 never does. None
         leaves it to the method: 5e-3 for "auto" and pairs, 0 for the paper's.
+    batch_size
+        Rows of the first batches. Batches grow as soon as they can no longer tell the way from
+        their noise, and in the end all rows take part (`docs/batches.md`). None trains on all rows
+        from the start, or, with data that memory cannot hold, on batches of a size of our choice.
     early_stopping
         Hold out a part of the rows, stop when its loss has not fallen for `n_iter_no_change`
         iterations, and keep the weights with which it was lowest.
@@ -455,9 +528,9 @@ class LipschitzClassifier(ClassifierMixin, _LipschitzEstimator):
     ----------
     hidden_layer_sizes
         Units of each hidden layer; "auto" is (100,).
-    activation, method, scaling, radius, max_iter, tol, warm_start, callbacks, verbose
+    activation, method, scaling, radius, max_iter, tol, batch_size, warm_start, callbacks
         As for `LipschitzRegressor`.
-    dtype, random_state
+    verbose, dtype, random_state
         As for `LipschitzRegressor`.
     lipschitz
         A Lipschitz bound on the logits that training never exceeds, per unit of X. With two
@@ -506,7 +579,8 @@ class LipschitzClassifier(ClassifierMixin, _LipschitzEstimator):
         self.classes_ = self._binarizer.classes_
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y has one class, {self.classes_[0]!r}; a classifier needs at least two classes"
+                f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two "
+                "classes"
             )
 
     def _criterion(self, outputs: int) -> Loss:
@@ -523,7 +597,7 @@ class LipschitzClassifier(ClassifierMixin, _LipschitzEstimator):
         """
         return start._replace(centred=False, headroom=1 / (LOGITS * outputs**0.5))
 
-    def _strata(self, rows: _Rows) -> np.ndarray | None:
+    def _strata(self, rows: Rows) -> np.ndarray | None:
         return rows.targets
 
     def _enough(self, outputs: int) -> Rule | None:
@@ -565,9 +639,7 @@ def _bar(title: str, most: int, verbose: bool) -> Any:
     return Bar(title, most) if verbose else nullcontext()
 
 
-def _split(
-    rows: _Rows, fraction: float, strata: np.ndarray | None, seed: int
-) -> tuple[_Rows, _Rows]:
+def _split(rows: Rows, fraction: float, strata: np.ndarray | None, seed: int) -> tuple[Rows, Rows]:
     """Training part and validation part."""
     count = len(rows.inputs)
     if count < 2:
@@ -585,10 +657,14 @@ def _split(
     return training, unseen
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
 def _check_early_stopping(fraction: Any, patience: Any) -> None:
     if not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
         raise ValueError(f"validation_fraction is {fraction!r}; expected a number in (0, 1)")
-    if not isinstance(patience, int | np.integer) or patience < 1:
+    if not _is_count(patience):
         raise ValueError(f"n_iter_no_change is {patience!r}; expected a whole number from 1 up")
 
 

@@ -130,6 +130,21 @@ class Problem:
             self.unit = jnp.asarray(zero if zero > 0 else 1.0, dtype)
             self.mean_square_input = jnp.asarray(share @ np.sum(x**2, axis=1), dtype)
 
+    def with_rows(
+        self, inputs: ArrayLike, targets: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> "Problem":
+        """The same network and loss, in the same unit, with other rows."""
+        other = Problem(
+            self.network,
+            inputs,
+            targets,
+            loss=self.criterion,
+            sample_weight=sample_weight,
+            dtype=self.dtype,
+        )
+        other.unit = self.unit
+        return other
+
     def tree_flatten(self) -> tuple[tuple[Array, ...], tuple[Network, Loss]]:
         """For JAX: the data are leaves, the network and the loss are structure."""
         leaves = (self.inputs, self.targets, self.share, self.unit, self.mean_square_input)
@@ -161,7 +176,7 @@ class Problem:
     def loss(self, weights: Sequence[ArrayLike]) -> Array:
         """Mean loss over the rows."""
         with precision(self.dtype):
-            return _value(self, tuple(map(jnp.asarray, weights))) * self.unit
+            return value_of(self, tuple(map(jnp.asarray, weights))) * self.unit
 
     def value(self, weights: Weights) -> Array:
         """The loss in units of `unit`."""
@@ -372,7 +387,8 @@ def checked_matrix(values: ArrayLike, name: str, columns: int | None = None) -> 
 
 
 @jax.jit
-def _value(objective: Objective, weights: Tree) -> Array:
+def value_of(objective: Objective, weights: Tree) -> Array:
+    """The loss in units of `unit`, compiled."""
     return objective.value(weights)
 
 

@@ -160,6 +160,8 @@ class Bar:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Training that converges early is done, not cut short.
+        self._progress.update(self._task, total=self._progress.tasks[0].completed)
         self._progress.stop()
 
     def show(self, row: Row) -> None:
