@@ -6,6 +6,7 @@ from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 from greatcircle.network import Network
 from greatcircle.problem import Problem
 from greatcircle.scaling import Scaling
+from greatcircle.storage import load
 
 __version__ = "0.1.0"
 
@@ -20,6 +21,7 @@ __all__ = [
     "certificate",
     "descend",
     "directions",
+    "load",
     "losses",
     "sphere",
     "steps",

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from numbers import Real
+from os import PathLike
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -64,6 +65,10 @@ class _Plan(NamedTuple):
 
 class _LipschitzEstimator(ABC, BaseEstimator):
     """What the regressor and the classifier share: their parameters, and how they train."""
+
+    n_features_in_: int  # scikit-learn's `validate_data` sets it, and the next one for data frames
+    feature_names_in_: np.ndarray
+    target_names_: tuple[str, ...]
 
     def __init__(
         self,
@@ -190,6 +195,8 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         checked: Any = validate_data(
             self, X=X, y=y, reset=reset, dtype=np.float64, **self._checks_of_targets()
         )
+        if reset:
+            self.target_names_ = _names(y)
         inputs = np.asarray(checked[0], np.float64)
         targets = self._encoded(checked[1], reset, classes)
         weight = None
@@ -252,6 +259,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         rows = self._rows(*sample, reset=not goes_on)
         if stream.names is not None:
             self.feature_names_in_ = np.array(stream.names, dtype=object)
+            self.target_names_ = stream.target_names
         if len(rows) < SAMPLE:  # that was all
             return self._train(plan, rows, bar, goes_on)
         dtype = "float32" if self.dtype == "auto" else self.dtype
@@ -314,6 +322,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
             "step": plan.step,
             "stop": plan.stop | enough if enough else plan.stop,
             "callback": watch,
+            # A model that was loaded has none, and starts to remember anew.
             "memory": getattr(self, "_memory", None) if goes_on else None,
         }
 
@@ -396,6 +405,15 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         check_is_fitted(self)
         return Certificate(self._bound(self.weights_), "spectral")
 
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to a .safetensors file; `greatcircle.load` reads it.
+
+        See `greatcircle.storage.save`.
+        """
+        from greatcircle import storage  # which needs the estimators first
+
+        storage.save(self, path)
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "history_")
 
@@ -464,6 +482,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, _LipschitzEstimator):
     weights_ : tuple of arrays, (fan_in, fan_out) each
     network_ : Network
     scaling_ : Scaling
+    target_names_ : tuple of str, names of the targets where y has any, otherwise empty
     history_ : table of the iterations, a dict of columns (`greatcircle.watch.History`)
     n_iter_ : int
     loss_ : float, in the units of y where the loss has units
@@ -633,6 +652,14 @@ class LipschitzClassifier(ClassifierMixin, _LipschitzEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+
+def _names(y: Any) -> tuple[str, ...]:
+    """Names of the targets, where y is a data frame or a series; otherwise none."""
+    names: Any = getattr(y, "columns", None)
+    if names is None:
+        names = [getattr(y, "name", None)]
+    return tuple(names) if all(isinstance(name, str) and name for name in names) else ()
 
 
 def _bar(title: str, most: int, verbose: bool) -> Any:

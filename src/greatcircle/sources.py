@@ -37,6 +37,11 @@ class Source(Protocol):
         """Of the inputs, where they have any."""
         ...
 
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """Of the targets, or none."""
+        ...
+
     def draw(self, rows: int) -> Rows | None:
         """So many rows, or fewer at the end; None where there are no more."""
         ...
@@ -79,6 +84,7 @@ class Mapped:
     """Arrays on disk: random rows, in the order of the file."""
 
     names: tuple[str, ...] | None = None
+    target_names: tuple[str, ...] = ()
 
     def __init__(self, X: np.ndarray, y: Any, sample_weight: Any, seed: int) -> None:
         self.X, self.y = X, np.asanyarray(y)
@@ -148,7 +154,7 @@ class Parquet:
         others = {name: kind for name, kind in schema.items() if name not in targets}
         if words := [name for name, kind in others.items() if not kind.is_numeric()]:
             raise ValueError(f"columns without numbers: {', '.join(words)}; drop or encode them")
-        self.names, self.targets = tuple(others), tuple(targets)
+        self.names, self.target_names = tuple(others), tuple(targets)
         self.rows = self._frame.select(pl.len()).collect().item()
         self._rng = np.random.default_rng(seed)
 
@@ -163,10 +169,10 @@ class Parquet:
 
     def _read(self, frames: list[pl.LazyFrame]) -> Rows:
         frame = pl.concat(pl.collect_all(frames))
-        targets = frame.select(self.targets).to_numpy()
+        targets = frame.select(self.target_names).to_numpy()
         return Rows(
-            frame.drop(self.targets).to_numpy(),
-            targets[:, 0] if len(self.targets) == 1 else targets,
+            frame.drop(self.target_names).to_numpy(),
+            targets[:, 0] if len(self.target_names) == 1 else targets,
         )
 
 
@@ -177,6 +183,7 @@ class Batches:
     """
 
     names: tuple[str, ...] | None = None
+    target_names: tuple[str, ...] = ()
 
     def __init__(self, batches: Iterable[Any]) -> None:
         self._batches = batches

@@ -1,0 +1,99 @@
+"""Save a fitted model to one file and load it again, without pickle.
+
+| module | idea |
+|---|---|
+| `contents` | a model as named arrays and named texts, and back |
+| `values` | an estimator's parameters as JSON, and back |
+| `sealed` | arrays and texts as a safetensors file with a checksum, written at once |
+
+Loading runs nothing that a file could bring along: names in it are looked up in short lists, never
+imported. `docs/storage.md` describes the format.
+"""
+
+from os import PathLike
+from pathlib import Path
+
+from sklearn.base import BaseEstimator
+
+from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
+from greatcircle.storage.contents import describe, rebuild
+from greatcircle.storage.sealed import SUFFIX, opened, sealed, write
+
+__all__ = ["load", "save"]
+
+
+def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
+    """Write a fitted estimator to a file, all of it or nothing.
+
+    Parameters
+    ----------
+    model
+        A fitted `LipschitzRegressor` or `LipschitzClassifier`. `callbacks`, a `random_state` that
+        is an object and what the direction remembers are left out (`docs/storage.md`).
+    path
+        Where to; the name ends in .safetensors, and the folder exists. A file that is there is
+        replaced at once: who reads it meanwhile sees the old one or the new one.
+
+    Raises
+    ------
+    ValueError
+        Where the model holds a user's own code (activation, loss, direction, step): a file cannot.
+    """
+    path = _checked(Path(path))
+    tensors, texts = describe(model)
+    data = sealed(tensors, texts)
+    # Nothing is replaced by a file that would be refused.
+    rebuild(*opened(data))
+    write(path, data)
+
+
+def load(path: str | PathLike[str]) -> LipschitzRegressor | LipschitzClassifier:
+    """Read the estimator that `save` wrote.
+
+    It predicts bit for bit like the saved one. Its certificate has been computed anew, and agrees
+    with the one in the file.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    FileNotFoundError
+        Where there is no such file.
+    ValueError
+        Where the file is damaged, altered, of a newer format, or no greatcircle model at all.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; expected a {SUFFIX} file")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"there is no file {path}; expected one that greatcircle's save wrote: check the "
+            f"name and the folder, which is seen from {Path.cwd()}"
+        ) from None
+    try:
+        return rebuild(*opened(data))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be loaded: {error}") from error
+
+
+def _checked(path: Path) -> Path:
+    """A place for a file; symbolic links are followed, so that they stay links."""
+    if path.suffix != SUFFIX:
+        raise ValueError(
+            f"path is {str(path)!r}; expected a name that ends in {SUFFIX}: "
+            f"try {(str(path) if path.name else 'model') + SUFFIX!r}"
+        )
+    path = path.resolve()
+    if path.is_dir():
+        raise ValueError(f"path is {str(path)!r}, which is a folder; expected a file's name")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"path is {str(path)!r}, and the folder {str(path.parent)!r} does not exist; "
+            "create it first"
+        )
+    return path

@@ -1,0 +1,137 @@
+"""An estimator's parameters as JSON, and back, with their exact types.
+
+Plain JSON values stand for themselves. Everything else is an object with one of these keys:
+
+| key | for | beside it |
+|---|---|---|
+| "float" | nan, inf, -inf | |
+| "tuple" | a tuple | |
+| "numpy" | a NumPy scalar, by the name of its type | "value" |
+| "array" | a NumPy array, by the name of its type | "values" |
+| "dtype", "type" | `np.dtype("float32")`, `np.float32` | |
+| "activation" | one of `ACTIVATIONS` | |
+| "object" | a direction, step or loss of this library, by the name of its class | "fields" |
+"""
+
+import math
+import reprlib
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from greatcircle import directions, losses, steps
+from greatcircle.activations import ACTIVATIONS, Activation
+
+OBJECTS: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        directions.ConjugateGradient,
+        directions.GaussNewton,
+        directions.Kronecker,
+        directions.Steepest,
+        losses.Huber,
+        losses.Logistic,
+        losses.SoftmaxCrossEntropy,
+        losses.Squared,
+        steps.ClosedForm,
+        steps.Curvature,
+        steps.DataMajorant,
+        steps.Majorant,
+        steps.SmoothMajorant,
+        steps.Taylor,
+    )
+}
+
+NUMBERS = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64",
+)  # fmt: skip
+
+_FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def encode(value: Any) -> Any:
+    """As what `json.dumps` takes; TypeError where the value has no such form."""
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": str(value)}
+    if type(value) is list:
+        return [encode(v) for v in value]
+    if type(value) is tuple:
+        return {"tuple": [encode(v) for v in value]}
+    if isinstance(value, Activation) and ACTIVATIONS.get(value.name) is value:
+        return {"activation": value.name}
+    if OBJECTS.get(type(value).__name__) is type(value):
+        return {
+            "object": type(value).__name__,
+            "fields": {f.name: encode(getattr(value, f.name)) for f in fields(value)},
+        }
+    return _encode_numpy(value)
+
+
+def decode(value: Any) -> Any:
+    """The way back; ValueError where the value is none that `encode` makes."""
+    try:
+        return _decode(value)
+    except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError(f"{reprlib.repr(value)} stands for no value ({error})") from error
+
+
+def _encode_numpy(value: Any) -> Any:
+    if isinstance(value, np.dtype) and str(value) in NUMBERS:
+        return {"dtype": str(value)}
+    if isinstance(value, np.str_):
+        return {"numpy": "str", "value": str(value)}
+    if isinstance(value, np.generic) and value.dtype.name in NUMBERS:
+        return {"numpy": value.dtype.name, "value": encode(value.item())}
+    if type(value) is np.ndarray and value.dtype.name in NUMBERS:
+        return {"array": value.dtype.name, "values": encode(value.tolist())}
+    if isinstance(value, type) and issubclass(value, np.generic) and _name(value) in NUMBERS:
+        return {"type": _name(value)}
+    raise TypeError(type(value).__name__)
+
+
+def _name(kind: type[np.generic]) -> str:
+    return "bool" if kind is np.bool_ else kind.__name__
+
+
+def _decode(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_decode(v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"float": name}:
+            return _FLOATS[name]
+        case {"tuple": list(entries)}:
+            return tuple(map(_decode, entries))
+        case {"activation": name}:
+            return ACTIVATIONS[name]
+        case {"object": name, "fields": dict(given)}:
+            # A frozen dataclass of ours, which checks its fields itself.
+            return OBJECTS[name](**{k: _decode(v) for k, v in given.items()})
+        case {"dtype": name}:
+            return _dtype(name)
+        case {"type": name}:
+            return _dtype(name).type
+        case {"numpy": "str", "value": str(text)}:
+            return np.str_(text)
+        case {"numpy": name, "value": number}:
+            return _dtype(name).type(_number(_decode(number)))
+        case {"array": name, "values": entries}:
+            return np.array(_decode(entries), _dtype(name))
+    raise TypeError("unknown keys")
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, bool | int | float):
+        raise TypeError(f"{type(value).__name__} is no number")
+    return value
+
+
+def _dtype(name: Any) -> np.dtype:
+    if name not in NUMBERS:
+        raise TypeError(f"type {name!r}")
+    return np.dtype(name)
