@@ -10,6 +10,7 @@ import pytest
 import oracle
 from greatcircle import Network, Problem, descend, sphere, stopping
 from greatcircle.arc import Arc
+from greatcircle.descent import nowhere, visit_point
 from greatcircle.directions import (
     ConjugateGradient,
     GaussNewton,
@@ -20,6 +21,7 @@ from greatcircle.directions import (
 )
 from greatcircle.directions.gauss_newton import DAMPING
 from greatcircle.problem import Custom
+from greatcircle.steps import Curvature, DataMajorant, Majorant, SmoothMajorant
 from small import LOSS_NAMES, small
 
 DIRECTIONS = (
@@ -702,3 +704,38 @@ def test_descend_uses_the_automatic_direction():
     )
     for a, b in zip(by_default.weights, named.weights, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+LAPACK = ("cholesky", "triangular_solve", "eigh", "eigvalsh", "svd", "lu", "qr")
+
+
+def lapack_calls(jaxpr):
+    """Name and largest dimension of each call, those of inner programs included."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name in LAPACK:
+            yield equation.primitive.name, max(v.aval.ndim for v in equation.invars)
+        inner = jax.tree.leaves(
+            list(equation.params.values()),
+            is_leaf=lambda p: hasattr(p, "eqns") or hasattr(p, "jaxpr"),
+        )
+        for program in inner:
+            program = getattr(program, "jaxpr", program)
+            if hasattr(program, "eqns"):
+                yield from lapack_calls(program)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    "step", [Curvature(), Majorant(), DataMajorant(), SmoothMajorant()], ids=str
+)
+@pytest.mark.parametrize("direction", [Kronecker(), Steepest("trust")], ids=str)
+def test_lapack_never_sees_a_stack(direction, step):
+    """Two calls on stacks at once can wait for each other for ever: `gains.py` says why."""
+    s = small(0, depth=3, activation="tanh")
+    problem = s.problem()
+    program = jax.make_jaxpr(partial(visit_point, direction=direction, step=step))(
+        problem, jnp.asarray(s.radii), nowhere(s.weights, direction), jnp.zeros(())
+    )
+    calls = list(lapack_calls(program.jaxpr))
+    assert calls or (isinstance(direction, Steepest) and isinstance(step, Curvature))
+    assert all(dimensions <= 2 for _, dimensions in calls)

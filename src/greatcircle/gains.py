@@ -27,9 +27,17 @@ def grams(x: Array, y: Array) -> Array:
 
 
 def gains(symmetric: Array) -> Array:
-    """Square root of the largest eigenvalue of each positive semidefinite matrix of a stack."""
-    largest = jnp.linalg.eigvalsh(symmetric, symmetrize_input=False)[..., -1]
-    return jnp.sqrt(jnp.maximum(largest, 0))
+    """Square root of the largest eigenvalue of each positive semidefinite matrix of a stack.
+
+    One matrix at a time. For a stack of larger ones jaxlib's LAPACK kernels hand out work to the
+    threads that they themselves are waiting on: two such calls at once stand still for ever on a
+    machine with two cores (jaxlib 0.10.2).
+    """
+
+    def largest(matrix: Array) -> Array:
+        return jnp.linalg.eigvalsh(matrix, symmetrize_input=False)[-1]
+
+    return jnp.sqrt(jnp.maximum(jax.lax.map(largest, symmetric), 0))
 
 
 def operator_norms(weights: Tree) -> Array:

@@ -108,18 +108,24 @@ def _natural_gradient(place: Place, seen: Array, slopes: Array, damping: Array) 
     root = jnp.sqrt(damping)
     A = seen + (root * balance)[:, None, None] * jnp.eye(seen.shape[1], dtype=seen.dtype)
     G = slopes + (root / balance)[:, None, None] * jnp.eye(slopes.shape[1], dtype=seen.dtype)
-    A, G = (jnp.linalg.cholesky(m) for m in (A, G))
-
-    def inverse(m: Array) -> Array:
-        left = jax.scipy.linalg.cho_solve((A, True), m)
-        return jax.scipy.linalg.cho_solve((G, True), left.swapaxes(1, 2)).swapaxes(1, 2)
-
-    free, normal = inverse(gradient), inverse(points)
-    along = ratio(jnp.sum(points * free, (1, 2)), jnp.sum(points * normal, (1, 2)))
-    solved = along[:, None, None] * normal - free
+    # One layer at a time: LAPACK calls on stacks can wait for each other for ever (`gains.py`).
+    solved = jax.lax.map(_tangent_solution, (A, G, gradient, points))
     matrices = [m[:r, :c] for m, r, c in zip(solved, rows, columns, strict=True)]
     tree = sphere.pack(jax.tree.unflatten(structure, matrices))
     return sphere.project(place.weights, tree, place.radii)
+
+
+def _tangent_solution(layer: tuple[Array, Array, Array, Array]) -> Array:
+    """−(A ⊗ G)⁻¹ ∇ of one layer, on the tangent space of its sphere."""
+    A, G, gradient, point = layer
+    A, G = jnp.linalg.cholesky(A), jnp.linalg.cholesky(G)
+
+    def inverse(m: Array) -> Array:
+        left = jax.scipy.linalg.cho_solve((A, True), m)
+        return jax.scipy.linalg.cho_solve((G, True), left.T).T
+
+    free, normal = inverse(gradient), inverse(point)
+    return ratio(jnp.sum(point * free), jnp.sum(point * normal)) * normal - free
 
 
 def _solve_2(matrix: Array, right: Array) -> Array:
