@@ -38,8 +38,8 @@ from greatcircle import (
 )
 from greatcircle.activations import declare
 from greatcircle.methods import DIRECTIONS, STEPS
+from greatcircle.sealed import opened, sealed
 from greatcircle.storage.contents import describe, rebuild
-from greatcircle.storage.sealed import opened, sealed
 from greatcircle.storage.values import decode, encode
 from greatcircle.watch import History, Row
 from small import ACTIVATION_NAMES

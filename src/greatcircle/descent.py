@@ -37,6 +37,7 @@ FULL_TURN = 2 * math.pi
 
 Visit = Callable[["Point", Array], tuple[Array, "Point"]]
 Callback = Callable[[Record, Tree], bool | None]
+Keep = Callable[[Any, Sequence[Record]], None]
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def descend(
     state: Any = None,
     memory: Any = None,
     records: Sequence[Record] = (),
+    keep: Keep | None = None,
 ) -> Result:
     """Minimise a loss over weights of fixed norm.
 
@@ -129,6 +131,9 @@ def descend(
     records
         Of the run that this one continues: numbers, stopping rules and the result's records go on
         from them.
+    keep
+        Called after each iteration with the state and the records so far, from which
+        `descend(..., state=state, records=records)` would go on.
 
     Returns
     -------
@@ -198,6 +203,8 @@ def descend(
                 point = moved
                 if callback and callback(records[-1], on_host(point.weights)):
                     ending = "stopped", "the callback asked to stop"
+                if keep:
+                    keep((radii, point), records)
         except KeyboardInterrupt:
             ending = "interrupted", "interrupted from the keyboard"
         outcome, reason = ending
@@ -323,6 +330,14 @@ def record_of(
         **spent._asdict(),
         seconds=seconds,
     )
+
+
+def start_of(problem: Problem, weights: Tree, direction: Direction | None) -> tuple[Array, Point]:
+    """A state of the form that a run of this problem has, to read one from a file by."""
+    weights, sizes, dtype = _checked_start(problem, weights)
+    with precision(dtype):
+        point = nowhere(weights, direction or directions.automatic(problem))
+        return jnp.asarray(sizes), point
 
 
 def nowhere(weights: Tree, direction: Direction, memory: Any = None) -> Point:

@@ -22,6 +22,7 @@ from greatcircle import certificate, losses, stopping, summary
 from greatcircle.activations import Activation
 from greatcircle.batches import descend_in_batches
 from greatcircle.certificate import Certificate
+from greatcircle.checkpoint import Checkpoint, checkpointed, fingerprint
 from greatcircle.descent import Result, descend
 from greatcircle.directions import Direction
 from greatcircle.losses import Logistic, Loss, SoftmaxCrossEntropy, Squared
@@ -47,6 +48,20 @@ FIRST_BATCH, LARGEST_BATCH = 1024, 65_536
 
 LOGITS = 1.0
 """Root mean square of the logits at the start (`docs/estimators.md`)."""
+
+MAY_CHANGE = (
+    "callbacks",
+    "checkpoint",
+    "checkpoint_seconds",
+    "max_iter",
+    "n_iter_no_change",
+    "random_state",  # the checkpoint's seed counts
+    "resume",
+    "tol",
+    "verbose",
+    "warm_start",
+)
+"""Parameters that a fit may be resumed with other values of."""
 
 OF_THE_GUESS = 0.01
 """A classifier has learnt all when its loss is this part of the loss of equal probabilities."""
@@ -87,6 +102,9 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         warm_start: bool = False,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_seconds: float = 60.0,
+        resume: bool = False,
         callbacks: Sequence[Callable[[Row], Any]] = (),
         verbose: bool = False,
         dtype: str = "auto",
@@ -106,6 +124,9 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
+        self.checkpoint = checkpoint
+        self.checkpoint_seconds = checkpoint_seconds
+        self.resume = resume
         self.callbacks = callbacks
         self.verbose = verbose
         self.dtype = dtype
@@ -211,25 +232,27 @@ class _LipschitzEstimator(ABC, BaseEstimator):
     def _train(
         self, plan: _Plan, rows: Rows, bar: Bar | None, goes_on: bool, *, whole_fit: bool = True
     ) -> Self:
-        random = check_random_state(self.random_state)
+        seed = check_random_state(self.random_state).randint(2**31)
+        checkpoint = self._opened_checkpoint(rows) if whole_fit else None
+        saved = checkpoint.read() if checkpoint and self.resume else None
+        random = np.random.RandomState(saved.seed if saved else seed)
         training, unseen = rows, None
         if self.early_stopping and whole_fit:
             training, unseen = _split(
                 rows, self.validation_fraction, self._strata(rows), random.randint(2**31)
             )
-        dtype = self.dtype
         if goes_on:
             self._check_unchanged(plan)
             dtype = self.weights_[0].dtype
         else:
+            dtype = self.dtype
             if dtype == "auto":
-                dtype = "float64" if len(training.inputs) <= FEW_ROWS else "float32"
+                dtype = "float64" if len(training) <= FEW_ROWS else "float32"
             self._begin(plan, training, np.random.default_rng(random.randint(2**31)), dtype)
         whole = self._problem(training, dtype)
         held_out = None if unseen is None else self._problem(unseen, dtype)
-        watch = self._watch(
-            bar, held_out, self.history_.rows() if goes_on and not whole_fit else ()
-        )
+        earlier = self.history_.rows() if goes_on and not whole_fit else ()
+        watch = self._watch(bar, held_out, saved.rows if saved else earlier)
         settings = self._settings(plan, watch, goes_on)
         size, half = self.batch_size, len(training) // 2
         if whole_fit and size is not None and size < half:
@@ -242,10 +265,27 @@ class _LipschitzEstimator(ABC, BaseEstimator):
             result = descend_in_batches(
                 draw, self.weights_, batch_size=size, largest=half, whole=whole, **settings
             )
+        elif checkpoint:
+            result = checkpointed(checkpoint, saved, seed, watch, whole, self.weights_, settings)
         else:
             result = descend(whole, self.weights_, **settings)
         self._keep(result, watch)
         return self
+
+    def _opened_checkpoint(self, rows: Rows) -> Checkpoint | None:
+        if self.checkpoint is None:
+            if self.resume:
+                raise ValueError("resume is True and checkpoint is None; name the folder to resume")
+            return None
+        if self.batch_size is not None:
+            raise ValueError("checkpoint needs all rows at once; use batch_size=None")
+        if self.warm_start:
+            raise ValueError("checkpoint and warm_start are two ways to go on; use one of them")
+        parameters = self.get_params(deep=False)
+        for name in MAY_CHANGE:
+            del parameters[name]
+        of = fingerprint(parameters, X=rows.inputs, y=rows.targets, sample_weight=rows.weight)
+        return Checkpoint(self.checkpoint, self.checkpoint_seconds, of)
 
     def _train_on_stream(self, plan: _Plan, stream: Source, bar: Bar | None, goes_on: bool) -> Self:
         if self.early_stopping:
@@ -467,6 +507,15 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, _LipschitzEstimator):
         How long to wait.
     warm_start
         Whether `fit` goes on from the weights, the scaling and the curvature of the last fit.
+    checkpoint
+        Folder for a checkpoint of training, written whenever `checkpoint_seconds` have gone by, and
+        at the end.
+    checkpoint_seconds
+        Least time between two of them.
+    resume
+        Whether to go on from the checkpoint in that folder, bit for bit as if training had not
+        been cut short. Data and parameters must be the same, but for `max_iter`, `tol` and what
+        does not change the result. Without a checkpoint training begins anew.
     callbacks
         Functions called after each iteration with its row of `history_`, see
         `greatcircle.watch.Row`; one that returns True ends training.
@@ -547,9 +596,9 @@ class LipschitzClassifier(ClassifierMixin, _LipschitzEstimator):
     ----------
     hidden_layer_sizes
         Units of each hidden layer; "auto" is (100,).
-    activation, method, scaling, radius, max_iter, tol, batch_size, warm_start, callbacks
+    activation, method, scaling, radius, max_iter, tol, batch_size, warm_start, checkpoint
         As for `LipschitzRegressor`.
-    verbose, dtype, random_state
+    checkpoint_seconds, resume, callbacks, verbose, dtype, random_state
         As for `LipschitzRegressor`.
     lipschitz
         A Lipschitz bound on the logits that training never exceeds, per unit of X. With two
@@ -651,7 +700,8 @@ class LipschitzClassifier(ClassifierMixin, _LipschitzEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        most_probable = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[most_probable]
 
 
 def _names(y: Any) -> tuple[str, ...]:

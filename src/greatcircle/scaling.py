@@ -23,13 +23,16 @@ Everything here is NumPy float64: it runs once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from numpy.typing import ArrayLike, DTypeLike
 
-from greatcircle.network import Network, checked_radii
+from greatcircle.network import Network, Weights, checked_radii
 from greatcircle.precision import checked_dtype, precision
 
 SCALINGS = ("paper", "standard", "max")
@@ -309,15 +312,19 @@ def _even_radii(
     network: Network, weights: Sequence[np.ndarray], inputs: np.ndarray, share: np.ndarray
 ) -> tuple[float, ...]:
     """Radii that make the mean square of the units of every layer one, one layer at a time."""
+    with precision(np.float64):
+        return tuple(np.asarray(_radii_one_by_one(network, tuple(weights), inputs, share)).tolist())
+
+
+@partial(jax.jit, static_argnums=0)
+def _radii_one_by_one(network: Network, weights: Weights, inputs: Array, share: Array) -> Array:
     radii, h = [], inputs
     for w in weights:
-        layer = Network((h.shape[1], w.shape[1]), bias=network.bias)
-        z = layer.predict((w,), h)
-        size = float(np.sqrt(np.mean(share @ z**2)))
-        radii.append(1 / size if size > 0 else 1.0)
-        with precision(np.float64):
-            h = np.asarray(network.activation(jnp.asarray(z * radii[-1])))
-    return tuple(radii)
+        z = network.layer(h, w)
+        size = jnp.sqrt(jnp.mean(share @ z**2))
+        radii.append(jnp.where(size > 0, 1 / jnp.where(size > 0, size, 1), 1.0))
+        h = network.activation(z * radii[-1])
+    return jnp.stack(radii)
 
 
 def checked_share(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:

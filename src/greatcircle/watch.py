@@ -128,9 +128,10 @@ class Watch:
         if self.bar:
             self.bar.show(row)
         answers = [callback(row) for callback in self.callbacks]  # all are asked, one yes is enough
-        return any(answers) or self._no_longer_better()
+        return any(answers) or self.done()
 
-    def _no_longer_better(self) -> bool:
+    def done(self) -> bool:
+        """Whether the validation loss has not fallen for long enough."""
         if self.validation is None:
             return False
         losses = [r.validation_loss for r in self.rows]

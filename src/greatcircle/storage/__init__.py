@@ -4,10 +4,10 @@
 |---|---|
 | `contents` | a model as named arrays and named texts, and back |
 | `values` | an estimator's parameters as JSON, and back |
-| `sealed` | arrays and texts as a safetensors file with a checksum, written at once |
 
-Loading runs nothing that a file could bring along: names in it are looked up in short lists, never
-imported. `docs/storage.md` describes the format.
+`sealed.py` makes arrays and texts a safetensors file with a checksum, written at once. Loading runs
+nothing that a file could bring along: names in it are looked up in short lists, never imported.
+`docs/storage.md` describes the format.
 """
 
 from os import PathLike
@@ -16,8 +16,8 @@ from pathlib import Path
 from sklearn.base import BaseEstimator
 
 from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
+from greatcircle.sealed import SUFFIX, opened, sealed, write
 from greatcircle.storage.contents import describe, rebuild
-from greatcircle.storage.sealed import SUFFIX, opened, sealed, write
 
 __all__ = ["load", "save"]
 

@@ -19,7 +19,7 @@ from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 from greatcircle.network import Network
 from greatcircle.precision import FLOATS
 from greatcircle.scaling import SCALINGS, Scaling
-from greatcircle.storage.sealed import Tensors, Texts
+from greatcircle.sealed import Tensors, Texts
 from greatcircle.storage.values import NUMBERS, decode, encode
 from greatcircle.watch import History, Row
 
@@ -128,6 +128,7 @@ def _parameters(model: Model) -> dict[str, Any]:
     given["callbacks"] = [] if isinstance(model.callbacks, list) else ()
     if not isinstance(model.random_state, int | np.integer):
         given["random_state"] = None
+    given |= {"checkpoint": None, "resume": False}  # a folder of this machine
     encoded = {}
     for name, value in given.items():
         try:

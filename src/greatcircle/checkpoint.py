@@ -1,0 +1,189 @@
+"""A fit that was cut short, on disk: enough to go on bit for bit.
+
+A checkpoint holds the loop's state, the records so far, and what the fit keeps beside them. What
+follows from data, parameters and seed alone (scaling, network, validation part) is made anew; a
+fingerprint makes sure that they are the same.
+"""
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from greatcircle.descent import Result, descend, on_host, start_of
+from greatcircle.problem import Problem
+from greatcircle.record import Evaluations, Record
+from greatcircle.sealed import SUFFIX, opened, sealed, write
+from greatcircle.sphere import Tree
+from greatcircle.watch import History, Row, Watch
+
+NAME = f"checkpoint{SUFFIX}"
+
+
+class Saved(NamedTuple):
+    """What a checkpoint holds."""
+
+    seed: int
+    leaves: tuple[np.ndarray, ...]
+    """Of the loop's state, in the order of JAX."""
+    records: tuple[Record, ...]
+    rows: tuple[Row, ...]
+    best: tuple[np.ndarray, ...] | None
+    """Weights of the lowest validation loss, where there is a validation part."""
+
+    def state(self, like: Any) -> Any:
+        """The loop's state, in the form of another one of the same fit."""
+        structure = jax.tree.structure(like)
+        if structure.num_leaves != len(self.leaves):
+            raise ValueError("the checkpoint's state does not fit this network and direction")
+        return jax.tree.unflatten(structure, self.leaves)
+
+
+class Checkpoint:
+    """One file in a folder, written anew every so many seconds.
+
+    Parameters
+    ----------
+    folder
+        Where; made if it is not there.
+    seconds
+        Least time between two writes.
+    fingerprint
+        Of data and parameters, by name: a checkpoint of another fit is refused.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], seconds: float, fingerprint: Mapping[str, str]
+    ) -> None:
+        if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+            raise ValueError(
+                f"checkpoint_seconds is {seconds!r}; expected a number that is not negative"
+            )
+        self.path = Path(folder) / NAME
+        if Path(folder).exists() and not Path(folder).is_dir():
+            raise ValueError(f"checkpoint is {str(folder)!r}, which is a file; expected a folder")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        self.seconds, self.fingerprint = seconds, dict(fingerprint)
+        self._written = time.monotonic()
+
+    def due(self) -> bool:
+        """Whether it is time to write."""
+        return time.monotonic() - self._written >= self.seconds
+
+    def write(
+        self, seed: int, state: Any, records: Sequence[Record], rows: Sequence[Row], best: Tree
+    ) -> None:
+        """All of it at once: a crash leaves the last checkpoint or this one."""
+        leaves = jax.tree.leaves(jax.device_get(state))
+        tensors = {f"state.{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
+        tensors["records"] = np.array(records, np.float64).reshape(-1, len(Record._fields))
+        tensors |= {f"history.{name}": column for name, column in History.of(rows).items()}
+        if best is not None:
+            tensors |= {f"best.{i}": np.asarray(w) for i, w in enumerate(jax.tree.leaves(best))}
+        texts = {"kind": "checkpoint", "seed": str(seed), "of": json.dumps(self.fingerprint)}
+        write(self.path, sealed(tensors, texts))
+        self._written = time.monotonic()
+
+    def read(self) -> Saved | None:
+        """What the folder holds; None where it holds no checkpoint yet."""
+        if not self.path.exists():
+            return None
+        try:
+            tensors, texts = opened(self.path.read_bytes())
+            if texts.get("kind") != "checkpoint":
+                raise ValueError("it is a model, no checkpoint")
+            other = json.loads(texts["of"])
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{self.path} cannot be resumed from: {error}") from error
+        names = {*other, *self.fingerprint}
+        if differs := sorted(n for n in names if other.get(n) != self.fingerprint.get(n)):
+            raise ValueError(
+                f"{self.path} is of another fit: {', '.join(differs)} differ; use resume=False to "
+                "begin anew, or another folder"
+            )
+        return Saved(
+            int(texts["seed"]),
+            _numbered(tensors, "state"),
+            tuple(_record(values) for values in tensors["records"]),
+            tuple(History({name: tensors[f"history.{name}"] for name in Row._fields}).rows()),
+            _numbered(tensors, "best") or None,
+        )
+
+
+def checkpointed(
+    checkpoint: Checkpoint,
+    saved: Saved | None,
+    seed: int,
+    watch: Watch,
+    problem: Problem,
+    weights: Tree,
+    settings: Mapping[str, Any],
+) -> Result:
+    """`descend`, from a checkpoint where there is one, that writes checkpoints on the way."""
+    seed = saved.seed if saved else seed
+    state = None
+    if saved:
+        watch.best = saved.best
+        like = start_of(problem, weights, settings["direction"])
+        state = saved.state(like)
+        if watch.done():
+            return _ended(problem, state, saved.records)
+
+    def keep(state: Any, records: Sequence[Record]) -> None:
+        if checkpoint.due():
+            checkpoint.write(seed, state, records, watch.rows, watch.best)
+
+    result = descend(
+        problem,
+        weights,
+        state=state,
+        records=saved.records if saved else (),
+        keep=keep,
+        **{name: value for name, value in settings.items() if name != "memory"},
+    )
+    checkpoint.write(seed, result.state, result.records, watch.rows, watch.best)
+    return result
+
+
+def _ended(problem: Problem, state: Any, records: Sequence[Record]) -> Result:
+    """The result of a run that its watch had already stopped when it was saved."""
+    point = state[1]
+    return Result(
+        weights=on_host(point.weights),
+        loss=float(point.loss) * float(problem.unit),
+        initial_loss=math.nan,
+        outcome="stopped",
+        reason="",
+        records=list(records),
+        evaluations=Evaluations(),
+        setup_seconds=0.0,
+        state=state,
+    )
+
+
+def fingerprint(parameters: Mapping[str, Any], **arrays: np.ndarray | None) -> dict[str, str]:
+    """Text that differs where parameters or arrays do."""
+    texts = {name: repr(value) for name, value in parameters.items()}
+    for name, array in arrays.items():
+        if array is not None:
+            values = np.ascontiguousarray(array)
+            digest = blake2b(values.tobytes(), digest_size=16)
+            texts[name] = f"{values.dtype} {values.shape} {digest.hexdigest()}"
+    return texts
+
+
+def _numbered(tensors: Mapping[str, np.ndarray], name: str) -> tuple[np.ndarray, ...]:
+    count = sum(key.startswith(f"{name}.") for key in tensors)
+    return tuple(tensors[f"{name}.{i}"] for i in range(count))
+
+
+def _record(values: np.ndarray) -> Record:
+    record = Record(*values.tolist())
+    return record._replace(iteration=int(record.iteration), halvings=int(record.halvings))
