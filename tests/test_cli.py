@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+import greatcircle
 from greatcircle import cli, descent
 from greatcircle.experiments import demo as demos
 from greatcircle.experiments import exp2
@@ -64,7 +65,7 @@ def test_interrupt_is_said_and_not_a_traceback(monkeypatch, capsys, tmp_path):
         raise KeyboardInterrupt
 
     # In the middle of a real run: what the record goes to raises, as Ctrl-C would.
-    monkeypatch.setattr(descent, "_record", interrupt)
+    monkeypatch.setattr(descent, "record_of", interrupt)
     assert cli.main(["demo", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.strip().endswith("interrupted")
     assert list(tmp_path.iterdir()) == []
@@ -78,6 +79,25 @@ def test_the_installed_command_answers():
         check=True,
     )
     assert "demo" in run.stdout
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help", "fit --help", "predict --help"])
+def test_quick_answers_do_not_import_jax(argument):
+    code = (
+        "import sys; from greatcircle import cli\n"
+        f"try: cli.main({argument.split()!r})\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "assert 'jax' not in sys.modules and 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_public_names_are_there_and_no_others():
+    for name in greatcircle.__all__:
+        assert getattr(greatcircle, name).__name__.split(".")[-1] == name
+        assert name in dir(greatcircle)
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
+        _ = greatcircle.missing
 
 
 def test_reproduce_a_small_experiment_and_go_on(tmp_path, capsys):

@@ -51,6 +51,7 @@ def test_every_module_has_tests_or_is_shown_in_others():
         "gains": "network",
         "methods": "estimators",
         "precision": "network",
+        "provenance": "cli",
         "record": "descent",
         "sealed": "storage",
         "summary": "estimators",

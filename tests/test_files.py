@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from numpy.typing import NDArray
 
-from greatcircle.datasets import ground_effect, neural_fly, neural_lander, read
+from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander, read
 
 Array = NDArray[np.float64]
 
@@ -429,3 +429,14 @@ def test_fly_folder_errors(tmp_path: Path) -> None:
     write(path, text.replace("[1.0, 1.0, 1.0, 1.0]", "[1.0, 1.0]"))
     with pytest.raises(ValueError, match=r"column 'q' has the shape \(2, 2\).*expected \(2, 4\)"):
         neural_fly.load(tmp_path)
+
+
+def test_labels_are_whole_numbers_or_text(tmp_path: Path) -> None:
+    text = "a,b,c,d\n1, x ,0.5,1\n2.0,y,1,\n"
+    path = write(tmp_path / "labels.csv", text)
+    table = files.frame(path)
+    assert files.labels(table, "a", path).tolist() == [1, 2]
+    assert files.labels(table, "b", path).tolist() == ["x", "y"]
+    assert files.labels(table, "c", path).tolist() == ["0.5", "1"]
+    with pytest.raises(ValueError, match="column 'd' has no label in the rows 2"):
+        files.labels(table, "d", path)

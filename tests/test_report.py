@@ -14,7 +14,9 @@ import plotly.graph_objects as go
 import pytest
 
 from greatcircle import report
+from greatcircle.evaluation import Bounds, Part, Slices
 from greatcircle.experiments.run import paper_numbers
+from greatcircle.report import model_charts
 
 HOSTILE = (
     "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>&\"'`{{ 7*7 }}"
@@ -596,3 +598,65 @@ def test_browser_prints_on_white(browser: Any, address: str) -> None:
     assert len(pdf) > 10_000
     wait(browser, f"{THEME} === 'dark'")
     wait(browser, f"JSON.stringify({size}) === '{json.dumps(before, separators=(',', ':'))}'")
+
+
+def model_page() -> report.Report:
+    """Charts with panels, as of a fitted model, with names that are no HTML."""
+    rng = np.random.default_rng(0)
+    parts = {
+        name: Part(np.arange(30), rng.standard_normal((30, 3)), rng.standard_normal((30, 3)))
+        for name in ("train", "test")
+    }
+    targets = ["fx", "<b>fy", "fz"]
+    grid = np.linspace(np.zeros(5), np.ones(5), 7).T
+    cut = Slices(tuple("abcde"), ("fx", "fy"), grid, rng.standard_normal((5, 7, 2)))
+    figures = {
+        "predicted": model_charts.predicted(parts, targets),
+        "histograms": model_charts.histograms(parts, targets),
+        "residuals": model_charts.residuals(parts, targets),
+        "bars": model_charts.bars(Bounds(800.0, 80.0, 12.0, None, "unit of the inputs")),
+        "slices": model_charts.slices(cut),
+        "confusion": model_charts.confusion(["a", "b"], np.array([[8, 1], [0, 5]])),
+    }
+    charts = [report.Chart(figure, name, name) for name, figure in figures.items()]
+    return experiment(sections=[report.Section("Model", charts=charts)])
+
+
+def test_histogram_shares_have_common_bins_and_count_nearly_all_rows() -> None:
+    rng = np.random.default_rng(0)
+    parts = {
+        name: Part(np.arange(count), rng.standard_normal((count, 1)), np.zeros((count, 1)))
+        for name, count in (("train", 900), ("test", 100))
+    }
+    shares = model_charts.residual_shares(parts, 0)
+    np.testing.assert_array_equal(shares["train"][0], shares["test"][0])
+    for centres, share in shares.values():
+        assert 0.95 < share.sum() <= 1
+        assert share[0] == share[-1] == 0
+        assert np.all(np.diff(centres) > 0)
+    # Residuals that are all alike still have bins.
+    alike = {name: part._replace(measured=part.predicted) for name, part in parts.items()}
+    assert model_charts.residual_shares(alike, 0)["test"][1].max() == 1
+
+
+def test_menus_of_panels_show_one_view_at_a_time() -> None:
+    charts = model_page().sections[0].charts
+    for chart in (charts[2], charts[4]):
+        buttons = chart.figure.layout.updatemenus[0].buttons
+        visible = np.array([button.args[0]["visible"] for button in buttons])
+        assert np.all(visible.sum(axis=0) == 1)
+        assert [t.visible for t in chart.figure.data] == visible[0].tolist()
+
+
+def test_browser_reads_panels_one_after_the_other(browser: Any, tmp_path: Path) -> None:
+    visit(browser, report.write(model_page(), tmp_path / "model.html").as_uri())
+    drawn = "[...document.querySelectorAll('.js-plotly-plot')].every(p => p.querySelector('svg'))"
+    assert browser.execute_script(f"return {drawn}")
+    titles = "[...document.querySelectorAll('#chart-1 .annotation-text')].map(n => n.textContent)"
+    assert browser.execute_script(f"return {titles}") == ["fx", "<b>fy", "fz"]
+    visit(browser, browser.current_url, width=360)
+    assert browser.execute_script("return document.documentElement.scrollWidth <= 360")
+    browser.execute_script("document.getElementById('chart-5').focus()")
+    for key, words in (("\ue011", "a, x 0: fx"), ("\ue010", "e, x 1: fx")):  # Home, End
+        press(browser, key)
+        wait(browser, f"document.getElementById('chart-5-value').textContent.startsWith('{words}')")

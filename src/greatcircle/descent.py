@@ -282,7 +282,7 @@ def _ending(point: Point, records: list[Record], stop: stopping.Rule) -> tuple[s
     if slope == 0:
         return "converged", "the gradient along the spheres is zero"
     if rule := stop.fired(records):
-        return "converged" if rule.converged else "max_iter", repr(rule)
+        return "converged" if rule.converged else "max_iter", f"{rule.meaning}, {rule!r}"
     if slope > 0:
         return "no_descent", "the direction does not lead downhill"
     if not math.isfinite(angle):

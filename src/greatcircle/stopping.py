@@ -19,6 +19,8 @@ class Rule(ABC):
 
     converged: bool
     """Whether this rule's yes means that the run has converged."""
+    meaning: str = "a stopping rule"
+    """Its yes in words."""
 
     @abstractmethod
     def fired(self, records: Sequence[Record]) -> "Rule | None":
@@ -50,6 +52,7 @@ class MaxIter(Rule):
 
     iterations: int
     converged = False
+    meaning = "the most iterations allowed"
 
     def __post_init__(self) -> None:
         if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
@@ -69,6 +72,7 @@ class SlopeBelow(Rule):
 
     tolerance: float
     converged = True
+    meaning = "the slope is almost zero"
 
     def fired(self, records: Sequence[Record]) -> Rule | None:
         """Relative to the loss, so that its units do not matter."""
@@ -86,6 +90,7 @@ class DecreaseBelow(Rule):
     tolerance: float
     patience: int = 10
     converged = True
+    meaning = "the last iterations gained too little"
 
     def __post_init__(self) -> None:
         if not isinstance(self.patience, int | np.integer) or self.patience < 1:
@@ -106,6 +111,7 @@ class LossBelow(Rule):
 
     value: float
     converged = True
+    meaning = "the loss is low enough"
 
     def fired(self, records: Sequence[Record]) -> Rule | None:
         """By the last record."""

@@ -51,9 +51,37 @@ def read(
         The inputs, the targets and the time, as float64.
     """
     path = Path(path)
+    table = frame(path)
+    given, wanted, held_out = choose(table, path, targets=targets, inputs=inputs, time=time)
+    return Table(numbers(table, (*given, *wanted, *held_out), path), given, wanted)
+
+
+def choose(
+    table: pl.DataFrame,
+    path: str | PathLike[str],
+    *,
+    targets: str | Sequence[str],
+    inputs: str | Sequence[str] | None = None,
+    time: str | None = None,
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Which columns are inputs, which are targets, and which is the time, as for `read`.
+
+    Parameters
+    ----------
+    table : polars.DataFrame
+        As `frame` gives it.
+    path : path
+        Where the table comes from, for the errors.
+    targets, inputs, time
+        As for `read`.
+
+    Returns
+    -------
+    tuple
+        Names of the inputs, of the targets, and of the time or nothing.
+    """
     wanted = _names(targets)
     held_out = _names(time) if time is not None else ()
-    table = frame(path)
     require(table, (*wanted, *held_out), path)
     if inputs is None:
         rest = [name for name in table.columns if name not in (*wanted, *held_out)]
@@ -75,7 +103,7 @@ def read(
             f"targets={list(wanted)} and time={time!r}; expected each column in one place: "
             "remove the repeated names"
         )
-    return Table(numbers(table, used, path), given, wanted)
+    return given, wanted, held_out
 
 
 def frame(path: str | PathLike[str], *, header: bool = True) -> pl.DataFrame:
@@ -105,12 +133,8 @@ def frame(path: str | PathLike[str], *, header: bool = True) -> pl.DataFrame:
             f"there is {what} at {path}; expected a file that ends in {', '.join(FORMATS)}: "
             "check the path"
         )
+    check_name(path)
     name = path.name.lower()
-    if not name.endswith(FORMATS):
-        raise ValueError(
-            f"{path} was given as a table; expected a file that ends in {', '.join(FORMATS)}: "
-            "convert or rename it"
-        )
     try:
         if name.endswith(".parquet"):
             # Not memory mapped: a file on which another process writes would end this one.
@@ -132,6 +156,15 @@ def frame(path: str | PathLike[str], *, header: bool = True) -> pl.DataFrame:
     if table.height == 0:
         raise _no_rows(path)
     return table
+
+
+def check_name(path: Path) -> None:
+    """Raise an error unless the name ends in one of `FORMATS`."""
+    if not path.name.lower().endswith(FORMATS):
+        raise ValueError(
+            f"{path} was given as a table; expected a file that ends in {', '.join(FORMATS)}: "
+            "convert or rename it"
+        )
 
 
 def require(table: pl.DataFrame, names: Iterable[str], path: str | PathLike[str]) -> None:
@@ -186,6 +219,40 @@ def numbers(
             "1, without the header): fill in or remove these rows, or leave these columns out"
         )
     return columns
+
+
+def labels(table: pl.DataFrame, name: str, path: str | PathLike[str]) -> NDArray[np.generic]:
+    """Take a column of class labels from a table.
+
+    Parameters
+    ----------
+    table : polars.DataFrame
+        A table with this column.
+    name : str
+        The column to take.
+    path : path
+        Where the table comes from, for the error.
+
+    Returns
+    -------
+    array
+        Whole numbers where every label is one, otherwise text.
+    """
+    import polars as pl
+
+    text = table[name].cast(pl.String).str.strip_chars()
+    missing = np.flatnonzero((text.is_null() | (text == "")).to_numpy())
+    if missing.size:
+        shown = ", ".join(str(row + 1) for row in missing[:_SHOWN])
+        more = f" and {missing.size - _SHOWN} more" if missing.size > _SHOWN else ""
+        raise ValueError(
+            f"{path}: column {name!r} has no label in the rows {shown}{more}; expected a label in "
+            "every row (rows count from 1, without the header): fill in or remove these rows"
+        )
+    values = _as_numbers(text)
+    if values.null_count() == 0 and bool((values.is_finite() & (values == values.round())).all()):
+        return values.cast(pl.Int64).to_numpy()
+    return text.to_numpy().astype(np.str_)
 
 
 def _columns_of_numbers(table: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:

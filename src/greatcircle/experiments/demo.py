@@ -1,7 +1,6 @@
 """The main job: the paper's network on generated flight data, by its methods and by ours."""
 
 import json
-import platform
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from greatcircle import methods
+from greatcircle import methods, provenance
 from greatcircle.datasets import Table
 from greatcircle.experiments import figures
 from greatcircle.experiments.run import PAPER_HIDDEN, Run, train
@@ -61,8 +60,7 @@ def results(runs: dict[str, Run], *, data: str, seed: int, version: str) -> dict
     }
     return {
         "source": f"greatcircle {version}, demo",
-        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, "
-        f"JAX {jax.__version__} on {jax.default_backend()}, float32",
+        "machine": provenance.machine(f"on {jax.default_backend()}", "float32"),
         "data": data,
         "units": "RMS in N; Lipschitz bounds in N per unit of x/|x|; for auto, per standard "
         "deviation of the inputs",

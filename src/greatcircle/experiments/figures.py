@@ -1,14 +1,15 @@
 """Figures in the manner of the paper's, drawn with Matplotlib and saved as PNG and PDF."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogFormatterSciNotation, LogLocator
+from matplotlib.image import AxesImage
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, MaxNLocator
 
 # Okabe and Ito's colours: told apart by everyone, and in grey.
 TRAIN, TEST, ANGLE = "#0072B2", "#D55E00", "#009E73"
@@ -21,9 +22,12 @@ class Panel:
     title: str
     train: np.ndarray
     """Objective before the first iteration and after each."""
-    test: np.ndarray
+    test: np.ndarray | None
+    """The same of the second curve; None draws none."""
     angle: np.ndarray
     """Of each iteration."""
+    names: tuple[str, str] = field(default=("training objective", "test objective"), kw_only=True)
+    axis: str = field(default="objective (scaled data)", kw_only=True)
 
 
 def learning_curves(panels: Sequence[Panel]) -> Figure:
@@ -36,8 +40,9 @@ def learning_curves(panels: Sequence[Panel]) -> Figure:
         other = axes.twinx()
         iterations = np.arange(panel.train.shape[1])
         _curve(other, iterations[1:], panel.angle, ANGLE, "angle", thin=True)
-        _curve(axes, iterations, panel.train, TRAIN, "training objective")
-        _curve(axes, iterations, panel.test, TEST, "test objective", dashed=True)
+        _curve(axes, iterations, panel.train, TRAIN, panel.names[0])
+        if panel.test is not None:
+            _curve(axes, iterations, panel.test, TEST, panel.names[1], dashed=True)
         for a in (axes, other):
             a.set_yscale("log")
             _label_between_powers_of_ten(a)
@@ -46,7 +51,8 @@ def learning_curves(panels: Sequence[Panel]) -> Figure:
         axes.patch.set_visible(False)
         axes.set_title(panel.title)
         axes.set_xlabel("iteration")
-        axes.set_ylabel("objective (scaled data)")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylabel(panel.axis)
         axes.margins(x=0.02)
         axes.grid(True, which="major", alpha=0.25)
         other.set_ylabel("angle [rad]", color=ANGLE)
@@ -64,6 +70,7 @@ def save(figure: Figure, stem: Path) -> list[Path]:
         figure.savefig(
             path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else {}
         )
+        figure.set_layout_engine("none")  # laid out once: it takes longer than drawing
     return paths
 
 
@@ -122,10 +129,16 @@ def heatmaps(
             axes.set_yticks(range(len(ours["depths"])), ours["depths"])
             axes.set_xlabel("width")
             axes.set_ylabel("depth")
-            for (i, j), value in np.ndenumerate(cells):
-                red, green, blue, _ = image.cmap(image.norm(value))
-                dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-                text = f"{value:.1f}" if name == "seconds" else f"{value:.3f}"
-                axes.text(j, i, text, ha="center", va="center", color="white" if dark else "black")
+            form = "{:.1f}" if name == "seconds" else "{:.3f}"
+            write_cells(axes, image, cells, np.vectorize(form.format)(cells))
             figure.colorbar(image, ax=axes)
     return figure
+
+
+def write_cells(axes: Axes, image: AxesImage, cells: np.ndarray, texts: np.ndarray) -> None:
+    """Into each cell its text, light on dark and dark on light."""
+    for (i, j), value in np.ndenumerate(cells):
+        red, green, blue, _ = image.cmap(image.norm(value))
+        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
+        colour = "white" if dark else "black"
+        axes.text(j, i, str(texts[i, j]), ha="center", va="center", color=colour)

@@ -1,7 +1,6 @@
 """From a list of jobs to a folder with everything: store, results, figures."""
 
 import json
-import platform
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle import report
+from greatcircle import provenance, report
 from greatcircle.datasets import Table
 from greatcircle.experiments import exp1, exp2, figures
 from greatcircle.experiments.run import paper_numbers
@@ -29,9 +28,7 @@ def results(experiment: str, table: Table, rows: Mapping[Job, Row], *, data: str
     summary = exp1.summary(rows, layers) if experiment == "exp1" else exp2.summary(rows)
     return {
         "source": f"greatcircle {version('greatcircle')}",
-        "machine": f"{platform.system()} {platform.machine()}, "
-        f"Python {platform.python_version()}, JAX {version('jax')}, float32, "
-        "one thread for each run",
+        "machine": provenance.machine("float32", "one thread for each run"),
         "data": data,
         "data_fingerprint": fingerprint(table),
         "rows": len(table),

@@ -14,11 +14,10 @@ from greatcircle.experiments.figures import ANGLE, TEST, TRAIN
 # More points than this show nothing more on a screen, and forty seeds of them make a heavy page.
 _MEAN_POINTS, _SEED_POINTS = 3000, 300
 
-_CURVES = (
-    ("training objective", TRAIN, "solid", 2.2, "y2", 0.22),
-    ("test objective", TEST, "dash", 2.2, "y2", 0.22),
-    ("angle", ANGLE, "solid", 1.2, "y", 0.14),
-)
+# Colour, dash, width, axis and shade of the band.
+_TRAINING = (TRAIN, "solid", 2.2, "y2", 0.22)
+_TESTING = (TEST, "dash", 2.2, "y2", 0.22)
+_TURNING = (ANGLE, "solid", 1.2, "y", 0.14)
 
 
 # Okabe and Ito's lighter blue and orange: dark figures stay readable on both.
@@ -26,12 +25,26 @@ _DIVERGING = [[0.0, "#56B4E9"], [0.5, "#F7F7F7"], [1.0, "#E69F00"]]
 _DARK_TEXT = "#1B1F24"
 
 
+LEGEND_BELOW = {
+    "orientation": "h",
+    "x": 0,
+    "y": 0,
+    "yref": "container",
+    "yanchor": "bottom",
+    "groupclick": "togglegroup",
+    "tracegroupgap": 0,
+}
+
+
 def learning_curves(
     title: str,
     seeds: Sequence[int],
     train: np.ndarray,
-    test: np.ndarray,
+    test: np.ndarray | None,
     angle: np.ndarray,
+    *,
+    names: tuple[str, str] = ("training objective", "test objective"),
+    axis: str = "objective (scaled data)",
 ) -> go.Figure:
     """The paper's Figure 1: objectives on a log axis, the angle on the second axis.
 
@@ -46,19 +59,25 @@ def learning_curves(
         One for each row of the arrays.
     train, test : array (seeds, iterations + 1)
         Objective before the first iteration and after each. A run that ended early is filled up
-        with NaN; the means are then over the runs that got so far.
+        with NaN; the means are then over the runs that got so far. Without `test`, none is drawn.
     angle : array (seeds, iterations)
         Of each iteration.
+    names : tuple of str
+        What `train` and `test` are.
+    axis : str
+        Title of their axis.
 
     Returns
     -------
     plotly.graph_objects.Figure
     """
-    train, test, angle = (np.asarray(rows, dtype=float) for rows in (train, test, angle))
+    train, angle = np.asarray(train, dtype=float), np.asarray(angle, dtype=float)
+    test = None if test is None else np.asarray(test, dtype=float)
     count, length = len(seeds), train.shape[-1]
-    if count == 0 or train.shape != (count, length) or test.shape != train.shape:
+    other = train.shape if test is None else test.shape
+    if count == 0 or train.shape != (count, length) or other != train.shape:
         raise ValueError(
-            f"{count} seeds with train {train.shape} and test {test.shape}: both must have one "
+            f"{count} seeds with train {train.shape} and test {other}: both must have one "
             "row for each seed and equal length"
         )
     if angle.shape != (count, length - 1):
@@ -69,9 +88,9 @@ def learning_curves(
 
     iterations = np.arange(length)
     curves = [
-        (iterations, train, *_CURVES[0]),
-        (iterations, test, *_CURVES[1]),
-        (iterations[1:], angle, *_CURVES[2]),
+        (iterations, train, names[0], *_TRAINING),
+        *([] if test is None else [(iterations, test, names[1], *_TESTING)]),
+        (iterations[1:], angle, "angle", *_TURNING),
     ]
     several = count > 1
     figure = go.Figure()
@@ -82,7 +101,7 @@ def learning_curves(
                 figure.add_trace(trace)
                 owner.append(None)
     for row, seed in enumerate(seeds):
-        for x, rows, name, colour, dash, width, axis, _ in curves:
+        for x, rows, name, colour, dash, width, side, _ in curves:
             picked = _thinned(x, _SEED_POINTS) if several else slice(None)
             figure.add_trace(
                 go.Scatter(
@@ -93,13 +112,13 @@ def learning_curves(
                     meta=f"seed {seed}",
                     mode="lines",
                     line={"color": colour, "dash": dash, "width": width},
-                    yaxis=axis,
+                    yaxis=side,
                     visible=not several,
                     hovertemplate="%{y:.4g}<extra>%{fullData.name}, %{meta}</extra>",
                 )
             )
             owner.append(row)
-    _curve_layout(figure, title)
+    _curve_layout(figure, title, axis)
     if several:
         every = _every(length - 1, _SEED_POINTS)
         figure.update_layout(updatemenus=[_seed_menu(seeds, owner, every)])
@@ -178,18 +197,25 @@ def heatmaps(
                 f"<extra>{name}</extra>",
             )
         )
-        figure.add_annotation(
-            text=f"<b>{name}</b>",
-            xref=f"x{number} domain",
-            yref=f"y{number} domain",
-            x=0,
-            y=1,
-            xanchor="left",
-            yanchor="bottom",
-            showarrow=False,
-        )
+        panel_title(figure, name, number)
     _heatmap_layout(figure, label, unit, both, limit, log)
     return figure
+
+
+def panel_title(figure: go.Figure, name: str, number: str) -> None:
+    """A name over the panel of the axes x and y with that number."""
+    # Plotly reads some HTML in annotations: the name of a column is none.
+    plain = name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    figure.add_annotation(
+        text=f"<b>{plain}</b>",
+        xref=f"x{number} domain",
+        yref=f"y{number} domain",
+        x=0,
+        y=1,
+        xanchor="left",
+        yanchor="bottom",
+        showarrow=False,
+    )
 
 
 def _mean_and_band(
@@ -268,7 +294,7 @@ def _seed_menu(seeds: Sequence[int], owner: Sequence[int | None], every: int) ->
     }
 
 
-def _curve_layout(figure: go.Figure, title: str) -> None:
+def _curve_layout(figure: go.Figure, title: str, axis: str) -> None:
     # Labels within one decade are long: the margin follows them.
     log_axis = {"type": "log", "exponentformat": "power", "nticks": 9, "automargin": True}
     figure.update_layout(
@@ -299,21 +325,13 @@ def _curve_layout(figure: go.Figure, title: str) -> None:
         },
         yaxis2=log_axis
         | {
-            "title": {"text": "objective (scaled data)", "font": {"size": 13}, "standoff": 8},
+            "title": {"text": axis, "font": {"size": 13}, "standoff": 8},
             "side": "left",
             "overlaying": "y",
             # An overlaying axis would else take the other's ticks, at odd values.
             "tickmode": "auto",
         },
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "y": 0,
-            "yref": "container",
-            "yanchor": "bottom",
-            "groupclick": "togglegroup",
-            "tracegroupgap": 0,
-        },
+        legend=LEGEND_BELOW,
         meta={
             "narrow": {
                 "height": 420,

@@ -75,6 +75,13 @@
       : `${name} from ${words(Math.min(...values))} to ${words(Math.max(...values))}`).join("; ");
   };
 
+  /** The annotation that stands over a panel. */
+  const panelTitle = (plot, axis) => {
+    const note = plot.layout.annotations?.find(({ xref }) => xref === `${axis} domain`);
+    const parsed = new DOMParser().parseFromString(note?.text ?? axis, "text/html");
+    return parsed.body.textContent;
+  };
+
   /** Where the arrow keys stop: every iteration of a curve, every cell of a heatmap. */
   const stops = (plot) => {
     // Plotly's own copy of the traces, in which packed arrays are unpacked.
@@ -89,13 +96,17 @@
     }))).flat());
     if (cells.length) return { row: maps[0].x.length, points: cells };
     const lines = shown.filter((trace) => trace.x?.length);
-    const every = [...new Set(lines.flatMap((trace) => Array.from(trace.x)))].sort((a, b) => a - b);
-    return {
-      row: Math.max(1, Math.round(every.length / 10)),
-      points: every.map((x) => ({
-        at: { xval: x }, subplot: "xy", words: () => `${title("xaxis")} ${x}: ${valuesAt(lines, x)}`,
-      })),
-    };
+    // Panel after panel: those that share an x axis lie on top of each other and are read together.
+    const panels = [...new Set(lines.map((trace) => trace.xaxis))];
+    const points = panels.flatMap((axis) => {
+      const own = lines.filter((trace) => trace.xaxis === axis);
+      const every = [...new Set(own.flatMap((trace) => Array.from(trace.x)))].sort((a, b) => a - b);
+      const { anchor } = plot._fullLayout[axis.replace("x", "xaxis")];
+      const panel = panels.length > 1 ? `${panelTitle(plot, axis)}, ` : "";
+      const words = (x) => `${panel}${title(axis.replace("x", "xaxis"))} ${x}: ${valuesAt(own, x)}`;
+      return every.map((x) => ({ at: { xval: x }, subplot: axis + anchor, words: () => words(x) }));
+    });
+    return { row: Math.max(1, Math.round(points.length / 10)), points };
   };
 
   const byKeyboard = (plot) => {

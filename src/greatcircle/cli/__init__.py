@@ -1,0 +1,71 @@
+"""Command line: arguments in, one call, words out. Progress goes to standard error.
+
+Each command is a module here with `add_arguments(parser)` and `run(options)`. Only the one that is
+asked for is imported.
+"""
+
+import argparse
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from greatcircle import __version__
+
+COMMANDS = {
+    "demo": "train the paper's network by its two methods and by ours",
+    "fit": "train a network on your own CSV or Parquet file, with a report",
+    "predict": "apply a model that fit has written to new rows",
+    "reproduce": "rerun the paper's experiments, beside its numbers",
+}
+
+EXAMPLES = """examples:
+  greatcircle demo
+  greatcircle fit flight.csv --targets fx fy fz --out runs/flight
+  greatcircle predict runs/flight/model.safetensors new.csv --out predictions.csv
+  greatcircle fit --help"""
+
+WRONG_USE, INTERRUPTED, NOBODY_READS = 2, 130, 141
+"""Exit codes; the last two as a shell counts them, 128 and the number of the signal."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the command `greatcircle`."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    options = _parser(given).parse_args(given)
+    options.arguments = given
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without ‖ still gets its table
+    try:
+        return options.run(options)
+    except KeyboardInterrupt:
+        print("greatcircle: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # As in `greatcircle predict … | head`. Python would complain again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
+    except (ValueError, OSError) as error:
+        print(f"greatcircle: {error}", file=sys.stderr)
+        return WRONG_USE
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="greatcircle",
+        description="Networks with a known Lipschitz bound, trained without a learning rate.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, words in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=words, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        if name in arguments[:1]:
+            module = import_module(f"greatcircle.cli.{name}")
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
+    return parser

@@ -1,0 +1,269 @@
+"""`greatcircle fit`: a network on the user's own table, with everything there is to say of it."""
+
+import argparse
+import shlex
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from greatcircle.cli import INTERRUPTED, output
+
+# Everything that needs JAX is imported where it is used: `fit --help` answers at once.
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from greatcircle.evaluation import Model
+
+METHODS = ("auto", "ad", "mm")
+SCALINGS = ("paper", "standard", "max")
+LOSSES = ("auto", "squared", "huber")
+SPLITS = ("random", "time")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.description = (
+        "Train a network with a known Lipschitz bound on a CSV or Parquet file. Writes\n"
+        "model.safetensors, results.json, figures (PNG and PDF) and report.html. Ctrl-C ends\n"
+        "training; what was learnt so far is kept and written."
+    )
+    parser.epilog = (
+        "examples:\n"
+        "  greatcircle fit flight.csv --targets fx fy fz\n"
+        "  greatcircle fit flight.csv --targets fx fy fz --inputs z vx vy vz --split time\n"
+        "  greatcircle fit flight.parquet --targets fz --lipschitz 20 --hidden 64 64 --out fz\n"
+        "  greatcircle fit iris.csv --targets species --classify --json"
+    )
+    add = parser.add_argument
+    add("data", type=Path, help="a .csv, .csv.gz or .parquet file with named columns")
+    add("--targets", nargs="+", required=True, metavar="COLUMN", help="columns to predict")
+    add("--inputs", nargs="+", metavar="COLUMN", help="default: all other columns of numbers")
+    add("--classify", action="store_true", help="the target is a class label, not a number")
+    add("--out", type=Path, metavar="DIR", help="default: runs/ and the name of the file")
+    add(
+        "--hidden",
+        nargs="+",
+        type=int,
+        metavar="UNITS",
+        help="units of each hidden layer (default: 25 30 15; with --classify: 100)",
+    )
+    add("--method", choices=METHODS, default="auto", help="ad and mm are the paper's")
+    add("--scaling", choices=SCALINGS, help="default: standard, or paper for ad and mm")
+    add("--lipschitz", type=float, metavar="L", help="a bound that training never exceeds")
+    add("--loss", choices=LOSSES, default="auto", help="default: squared, or cross-entropy")
+    add("--max-iter", type=int, default=200, metavar="N", help="default: 200")
+    add("--early-stopping", action="store_true", help="hold out a tenth of the training rows")
+    add("--test-fraction", type=float, default=0.2, metavar="F", help="default: 0.2")
+    add(
+        "--split",
+        choices=SPLITS,
+        default="random",
+        help="test on rows chosen at random, or on the last ones of a time series",
+    )
+    add("--seed", type=int, default=0, help="of split and initial weights (default: 0)")
+    output.add_json(parser)
+    add("--quiet", action="store_true", help="no progress bar, no list of files")
+
+
+class Data(NamedTuple):
+    """The file's rows as an estimator takes them."""
+
+    inputs: "pl.DataFrame"
+    measured: "np.ndarray"
+    """(rows, targets), or one label for each row."""
+    targets: tuple[str, ...]
+    left_out: tuple[str, ...]
+    """Columns that hold no numbers, or were not named."""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, split, train, evaluate, print, write."""
+    messages = Console(stderr=True)
+    _check(options)
+    data = _read(options)
+    folder = options.out or Path("runs") / options.data.name.split(".")[0]
+    output.check_writable(folder)
+    if options.inputs is None and data.left_out:
+        _say(messages, f"left out, for they hold no numbers: {', '.join(data.left_out)}")
+
+    from greatcircle import evaluation
+    from greatcircle.datasets.split import split
+    from greatcircle.report import model as report
+
+    count = len(data.inputs)
+    train, test = split(
+        count,
+        fraction=options.test_fraction,
+        kind=options.split,
+        seed=options.seed,
+        strata=data.measured if options.classify else None,
+    )
+    if options.classify:
+        _check_classes(messages, data.measured[train], data.measured[test], options)
+    model = _fitted(options, data, train, messages)
+    evaluated = evaluation.evaluate(model, data.inputs, data.measured, train, test, data.targets)
+    source = report.Source(
+        options.data.name,
+        count,
+        tuple(data.inputs.columns),
+        data.targets,
+        data.left_out,
+        options.split,
+        options.test_fraction,
+        options.seed,
+    )
+    summary = report.results(evaluated, source)
+    command = f"greatcircle {shlex.join(options.arguments)}"
+    written = report.write(folder, evaluated, source, summary, command)
+    if options.json:
+        output.print_json(summary)
+    else:
+        _print(summary)
+    if not options.quiet:
+        output.say_written(messages, written)
+    return INTERRUPTED if model.outcome_ == "interrupted" else 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """What can be said before the data are read."""
+    for width in options.hidden or ():
+        output.check_whole("hidden", width, 1)
+    output.check_whole("max-iter", options.max_iter, 1)
+    output.check_whole("seed", options.seed, 0)
+    if not 0 < options.test_fraction < 1:
+        raise ValueError(
+            f"--test-fraction is {options.test_fraction:g}; expected a number between 0 and 1"
+        )
+    if options.lipschitz is not None and not 0 < options.lipschitz < float("inf"):
+        raise ValueError(f"--lipschitz is {options.lipschitz:g}; expected a positive number")
+    scaling = options.scaling or ("standard" if options.method == "auto" else "paper")
+    if options.lipschitz is not None and scaling == "paper":
+        raise ValueError(
+            f"--lipschitz is {options.lipschitz:g} with the scaling 'paper', which has no bound "
+            "for all inputs; use --scaling standard or --scaling max"
+        )
+    if options.classify and options.loss != "auto":
+        raise ValueError(
+            f"--loss is {options.loss} with --classify, which minimises the cross-entropy; leave "
+            "one of them out"
+        )
+    if options.classify and len(options.targets) > 1:
+        raise ValueError(
+            f"--targets are {', '.join(options.targets)} with --classify; expected one column of "
+            "labels"
+        )
+
+
+def _read(options: argparse.Namespace) -> Data:
+    import numpy as np
+    import polars as pl
+
+    from greatcircle.datasets import files
+
+    path = options.data
+    table = files.frame(path)
+    given, wanted, _ = files.choose(table, path, targets=options.targets, inputs=options.inputs)
+    columns = files.numbers(table, given if options.classify else (*given, *wanted), path)
+    measured = (
+        files.labels(table, wanted[0], path)
+        if options.classify
+        else np.stack([columns[name] for name in wanted], axis=1)
+    )
+    left_out = tuple(name for name in table.columns if name not in (*given, *wanted))
+    return Data(pl.DataFrame({n: columns[n] for n in given}), measured, wanted, left_out)
+
+
+def _check_classes(
+    messages: Console, train: "np.ndarray", test: "np.ndarray", options: argparse.Namespace
+) -> None:
+    """A class needs rows to be learnt from, and a number is no class."""
+    import numpy as np
+
+    classes = np.unique(train)
+    name = options.targets[0]
+    if len(classes) < 2:
+        raise ValueError(
+            f"column {name!r} has one class in the training rows, {classes[0]}; expected at least "
+            "two: check --targets, or use --split random"
+        )
+    if len(classes) > len(train) / 2:
+        raise ValueError(
+            f"column {name!r} has {len(classes)} different labels in {len(train)} training rows; "
+            "expected classes with several rows each: leave out --classify to predict numbers"
+        )
+    unseen = np.setdiff1d(test, classes)
+    if len(unseen):
+        words = ", ".join(map(str, unseen))
+        _say(messages, f"only in the test rows, so never predicted: {words}")
+
+
+def _fitted(
+    options: argparse.Namespace, data: Data, train: "np.ndarray", messages: Console
+) -> "Model":
+    from greatcircle import LipschitzClassifier, LipschitzRegressor
+
+    model: Any = (LipschitzClassifier if options.classify else LipschitzRegressor)(
+        hidden_layer_sizes=tuple(options.hidden) if options.hidden else "auto",
+        method=options.method,
+        scaling=options.scaling,
+        lipschitz=options.lipschitz,
+        loss=options.loss,
+        max_iter=options.max_iter,
+        early_stopping=options.early_stopping,
+        verbose=not options.quiet,
+        random_state=options.seed,
+    )
+    measured = data.measured[train]
+    with warnings.catch_warnings(record=True) as caught:
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.simplefilter("always", ConvergenceWarning)
+        # One target is a column, not a matrix: predictions then have the same shape.
+        one = measured.ndim == 2 and measured.shape[1] == 1
+        model.fit(data.inputs[train], measured[:, 0] if one else measured)
+    for warning in caught:
+        _say(messages, str(warning.message))
+    model.target_names_ = data.targets
+    return model
+
+
+def _say(messages: Console, words: str) -> None:
+    messages.print(f"greatcircle: {words}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _print(summary: dict[str, Any]) -> None:
+    from greatcircle.report import model as report
+
+    metrics, training = summary["metrics"], summary["training"]
+    if summary["estimator"] == "LipschitzClassifier":
+        headings, rows = report.CLASS_HEADINGS, report.class_rows(metrics)
+    else:
+        headings, rows = report.ERROR_HEADINGS, report.error_rows(metrics)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if index else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console()
+    console.print(table)
+    bounds = summary["lipschitz"]
+    lines = [
+        f"Lipschitz bound  {bounds['operator_norms']:.4g} {bounds['unit']}",
+        f"                 {bounds['a_priori']:.4g} before training, steepest slope seen "
+        f"{bounds['lower']:.4g}",
+    ]
+    if bounds["per_standard_deviation"] is not None:
+        lines.append(
+            f"                 {bounds['per_standard_deviation']:.4g} per standard deviation of "
+            "the inputs"
+        )
+    lines.append(
+        f"training         {training['iterations']} iterations, {training['seconds']:.2f} s"
+    )
+    lines.append(f"                 {training['reason']}")
+    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,210 @@
+"""What there is to say of a fitted model: errors on both parts of the data, bounds, slices.
+
+Numbers only. `report.model` draws them, and the command line prints them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from greatcircle import certificate
+from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
+
+Model = LipschitzRegressor | LipschitzClassifier
+
+JACOBIANS = 5000
+"""At how many rows the slope is looked at, at the most."""
+
+POINTS = 81
+"""Of each slice."""
+
+
+class Part(NamedTuple):
+    """Rows of one part, with what was measured and what the model says of them."""
+
+    rows: np.ndarray
+    """Their numbers in the table, from zero."""
+    measured: np.ndarray
+    """(rows, targets), or one label for each row."""
+    predicted: np.ndarray
+
+    @property
+    def residuals(self) -> np.ndarray:
+        """Measured − predicted."""
+        return self.measured - self.predicted
+
+
+class Bounds(NamedTuple):
+    """What is known of the Lipschitz constant, in units of the outputs per `unit`."""
+
+    a_priori: float
+    """∏μ_i, known before training."""
+    operator_norms: float
+    """∏‖W_i‖_op, the certificate."""
+    lower: float
+    """Largest operator norm of a Jacobian at the rows: no bound can be lower."""
+    per_deviation: float | None
+    """∏‖W_i‖_op per standard deviation of the inputs, where these are standardised."""
+    unit: str
+
+
+class Slices(NamedTuple):
+    """The learned function along each input, the others at their medians."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    grid: np.ndarray
+    """(inputs, points), over the range of the training rows."""
+    values: np.ndarray
+    """(inputs, points, outputs)"""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A fitted model on its training and its test rows."""
+
+    model: Model
+    targets: tuple[str, ...]
+    train: Part
+    test: Part
+    bounds: Bounds
+    slices: Slices
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Labels of a classifier."""
+        return getattr(self.model, "classes_", None)
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """By name."""
+        return {"train": self.train, "test": self.test}
+
+    def metrics(self) -> dict[str, Any]:
+        """For each part: RMS and R² for each target and in all, or the accuracy."""
+        if self.classes is None:
+            return {name: _errors(part, self.targets) for name, part in self.parts.items()}
+        return {
+            "train": _hits(self.train),
+            "test": _hits(self.test) | {"confusion": confusion(self.test, self.classes)},
+        }
+
+    def curves(self) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """Training loss and, with early stopping, validation loss, from the start; the angle."""
+        history = self.model.history_
+        loss, unseen = history["loss"], history["validation_loss"]
+        first = loss[0] + history["actual"][0] if len(loss) else self.model.loss_
+        validation = None if np.all(np.isnan(unseen)) else np.concatenate([[np.nan], unseen])
+        return np.concatenate([[first], loss]), validation, history["angle"]
+
+
+def evaluate(
+    model: Model,
+    inputs: pl.DataFrame,
+    measured: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+    targets: Sequence[str],
+) -> Evaluation:
+    """Apply a fitted model to the rows it was trained on and to those it was not.
+
+    Parameters
+    ----------
+    model
+        Fitted on the training rows of `inputs`.
+    inputs
+        One column for each input.
+    measured
+        Targets (rows, targets), or labels (rows,).
+    train, test
+        Numbers of the rows of each part.
+    targets
+        Names of the targets.
+    """
+    predicted = model.predict(inputs).reshape(measured.shape)
+    return Evaluation(
+        model,
+        tuple(targets),
+        *(Part(rows, measured[rows], predicted[rows]) for rows in (train, test)),
+        bounds=bounds(model, inputs),
+        slices=slices(model, inputs[train], tuple(targets)),
+    )
+
+
+def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
+    """Upper bounds, and the steepest slope seen at the rows."""
+    scaling = model.scaling_
+    gain = float(np.prod([np.linalg.norm(np.asarray(w, np.float64)) for w in model.weights_]))
+    picked = inputs[evenly(len(inputs), JACOBIANS)]
+    steepness = np.linalg.norm(model.jacobian(picked), 2, axis=(1, 2))
+    unit = "unit of the inputs"
+    if not scaling.is_global:
+        # That bound is per unit of x/‖x‖, along which a step from x to x + d is d/‖x‖ long.
+        steepness = steepness * np.linalg.norm(picked.to_numpy(), axis=1)
+        unit = "unit of x/‖x‖"
+    product = certificate.spectral(model.network_.linear(model.weights_)).value
+    deviation = scaling.standard_bound(product) if scaling.name == "standard" else None
+    return Bounds(
+        scaling.bound(gain), scaling.bound(product), float(steepness.max()), deviation, unit
+    )
+
+
+def slices(model: Model, inputs: pl.DataFrame, targets: tuple[str, ...]) -> Slices:
+    """Vary one input at a time; a classifier's outputs are its probabilities."""
+    names = tuple(inputs.columns)
+    rows = inputs.to_numpy()
+    grid = np.linspace(rows.min(axis=0), rows.max(axis=0), POINTS).T
+    varied = np.tile(np.median(rows, axis=0), (len(names), POINTS, 1))
+    for index in range(len(names)):
+        varied[index, :, index] = grid[index]
+    frame = pl.DataFrame(varied.reshape(-1, len(names)), schema=list(names))
+    if isinstance(model, LipschitzClassifier):
+        outputs = tuple(f"probability of {label}" for label in model.classes_)
+        values = model.predict_proba(frame)
+    else:
+        outputs, values = targets, model.predict(frame)
+    return Slices(names, outputs, grid, values.reshape(len(names), POINTS, len(outputs)))
+
+
+def confusion(part: Part, classes: np.ndarray) -> dict[str, Any]:
+    """How often rows of each class (down) were taken for each class (across)."""
+    labels = np.unique(np.concatenate([classes, part.measured]))
+    true, said = np.searchsorted(labels, part.measured), np.searchsorted(labels, part.predicted)
+    counts = np.zeros((len(labels), len(labels)), np.int64)
+    np.add.at(counts, (true, said), 1)
+    return {"labels": labels.tolist(), "counts": counts.tolist()}
+
+
+def evenly(count: int, most: int) -> np.ndarray:
+    """At most so many of the row numbers, evenly spaced."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.intp))
+
+
+def _errors(part: Part, targets: Sequence[str]) -> dict[str, Any]:
+    residuals = part.residuals
+    squares = np.mean(residuals**2, axis=0)
+    spread = np.var(part.measured, axis=0)
+    # Of a target that does not vary, nothing can be explained.
+    explained = [1 - s / v if v > 0 else None for s, v in zip(squares, spread, strict=True)]
+    known = [e for e in explained if e is not None]
+    return {
+        "rows": len(part.rows),
+        "rms": float(np.sqrt(np.sum(squares))),
+        "r2": float(np.mean(known)) if known else None,
+        "targets": {
+            name: {"rms": float(np.sqrt(s)), "r2": None if e is None else float(e)}
+            for name, s, e in zip(targets, squares, explained, strict=True)
+        },
+    }
+
+
+def _hits(part: Part) -> dict[str, Any]:
+    counts = np.unique(part.measured, return_counts=True)[1]
+    return {
+        "rows": len(part.rows),
+        "accuracy": float(np.mean(part.measured == part.predicted)),
+        "largest_class": float(counts.max() / counts.sum()),
+    }
