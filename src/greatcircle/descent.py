@@ -35,6 +35,10 @@ MAX_HALVINGS = 30
 
 FULL_TURN = 2 * math.pi
 
+QUICKLY_COMPILED = {"xla_backend_optimization_level": 1}
+"""LLVM's higher levels take a second longer, and the program is no faster for it: its time is in
+matrix products, which come from a library."""
+
 Visit = Callable[["Point", Array], tuple[Array, "Point"]]
 Callback = Callable[[Record, Tree], bool | None]
 Keep = Callable[[Any, Sequence[Record]], None]
@@ -222,7 +226,7 @@ def descend(
         )
 
 
-@partial(jax.jit, static_argnames=("direction", "step"))
+@partial(jax.jit, static_argnames=("direction", "step"), compiler_options=QUICKLY_COMPILED)
 def visit_point(
     objective: Objective,
     radii: Array,

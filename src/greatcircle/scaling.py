@@ -242,8 +242,11 @@ def initialise(
     if target_scale == "gain":
         factor = _gain_factor(network, weights, (targets - fitted.target_shift)[share > 0])
     elif target_scale == "output":
-        outputs = network.predict(weights, scaled)
-        have = float(np.sqrt(share @ np.sum(outputs**2, axis=1)))
+        if radius is None:
+            have = float(np.sqrt(network.sizes[-1]))  # that is what the radii were chosen for
+        else:
+            outputs = network.predict(weights, scaled)
+            have = float(np.sqrt(share @ np.sum(outputs**2, axis=1)))
         want = float(np.sqrt(share @ np.sum((targets - fitted.target_shift) ** 2, axis=1)))
         if headroom is None:
             parameters = sum(w.size for w in weights)
@@ -316,7 +319,8 @@ def _even_radii(
         return tuple(np.asarray(_radii_one_by_one(network, tuple(weights), inputs, share)).tolist())
 
 
-@partial(jax.jit, static_argnums=0)
+# It runs once: a program that is quickly compiled is worth more than a quick one.
+@partial(jax.jit, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
 def _radii_one_by_one(network: Network, weights: Weights, inputs: Array, share: Array) -> Array:
     radii, h = [], inputs
     for w in weights:

@@ -7,10 +7,12 @@ is needed for one batch only.
 import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-import polars as pl
+
+if TYPE_CHECKING:  # a quarter of a second that only Parquet needs
+    import polars as pl
 
 
 class Rows(NamedTuple):
@@ -145,6 +147,8 @@ class Parquet:
             raise ValueError(
                 f"y is {targets!r}; with a Parquet data set it names the target columns"
             )
+        import polars as pl
+
         self._frame = pl.scan_parquet(path)
         schema = self._frame.collect_schema()
         if missing := [t for t in targets if t not in schema]:
@@ -167,7 +171,9 @@ class Parquet:
         drawn = self._read([self._frame.slice(int(place), length) for place in places])
         return drawn.take(slice(0, rows))
 
-    def _read(self, frames: list[pl.LazyFrame]) -> Rows:
+    def _read(self, frames: "list[pl.LazyFrame]") -> Rows:
+        import polars as pl
+
         frame = pl.concat(pl.collect_all(frames))
         targets = frame.select(self.target_names).to_numpy()
         return Rows(
