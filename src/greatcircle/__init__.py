@@ -8,7 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from greatcircle import activations, certificate, directions, losses, sphere, steps, stopping
+    from greatcircle import (
+        activations,
+        callbacks,
+        certificate,
+        directions,
+        losses,
+        sphere,
+        steps,
+        stopping,
+    )
     from greatcircle.descent import Result, descend
     from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
     from greatcircle.network import Network
@@ -26,6 +35,7 @@ __all__ = [
     "Result",
     "Scaling",
     "activations",
+    "callbacks",
     "certificate",
     "descend",
     "directions",

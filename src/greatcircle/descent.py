@@ -22,7 +22,7 @@ from greatcircle import arc as arcs
 from greatcircle import directions, sphere, steps, stopping
 from greatcircle.arc import Arc, Here
 from greatcircle.directions import Direction, Place
-from greatcircle.precision import precision
+from greatcircle.precision import optimised, precision
 from greatcircle.problem import Custom, Objective, Problem
 from greatcircle.record import Evaluations, Record
 from greatcircle.sphere import Tree
@@ -34,10 +34,6 @@ MAX_HALVINGS = 30
 """After so many halvings a float32 angle no longer moves float32 weights."""
 
 FULL_TURN = 2 * math.pi
-
-QUICKLY_COMPILED = {"xla_backend_optimization_level": 1}
-"""LLVM's higher levels take a second longer, and the program is no faster for it: its time is in
-matrix products, which come from a library."""
 
 Visit = Callable[["Point", Array], tuple[Array, "Point"]]
 Callback = Callable[[Record, Tree], bool | None]
@@ -226,7 +222,9 @@ def descend(
         )
 
 
-@partial(jax.jit, static_argnames=("direction", "step"), compiler_options=QUICKLY_COMPILED)
+# Higher levels take a second longer, and the program is no faster for it: its time is in matrix
+# products, which come from a library.
+@partial(jax.jit, static_argnames=("direction", "step"), compiler_options=optimised(1))
 def visit_point(
     objective: Objective,
     radii: Array,

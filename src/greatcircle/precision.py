@@ -1,10 +1,11 @@
-"""float32 or float64, without touching JAX's global configuration.
+"""How programs are compiled: in float32 or float64, without touching JAX's global configuration.
 
 JAX allows float64 only where its `enable_x64` is on. The library turns it on for the block that
 needs it, and off for the block that does not, so that a result never depends on what the user has
 configured elsewhere.
 """
 
+import os
 from contextlib import AbstractContextManager
 
 import jax
@@ -25,3 +26,9 @@ def checked_dtype(dtype: DTypeLike) -> np.dtype:
 def precision(dtype: DTypeLike) -> AbstractContextManager[None]:
     """Context in which JAX computes in `dtype`, whatever the global configuration says."""
     return jax.enable_x64(np.dtype(dtype) == np.float64)
+
+
+def optimised(level: int) -> dict[str, int]:
+    """Compiler options for LLVM's effort, unless the user's XLA_FLAGS say something of it."""
+    option = "xla_backend_optimization_level"
+    return {} if option in os.environ.get("XLA_FLAGS", "") else {option: level}

@@ -33,7 +33,7 @@ from jax import Array
 from numpy.typing import ArrayLike, DTypeLike
 
 from greatcircle.network import Network, Weights, checked_radii
-from greatcircle.precision import checked_dtype, precision
+from greatcircle.precision import checked_dtype, optimised, precision
 
 SCALINGS = ("paper", "standard", "max")
 TARGET_SCALES = ("gain", "output")
@@ -320,7 +320,7 @@ def _even_radii(
 
 
 # It runs once: a program that is quickly compiled is worth more than a quick one.
-@partial(jax.jit, static_argnums=0, compiler_options={"xla_backend_optimization_level": 0})
+@partial(jax.jit, static_argnums=0, compiler_options=optimised(0))
 def _radii_one_by_one(network: Network, weights: Weights, inputs: Array, share: Array) -> Array:
     radii, h = [], inputs
     for w in weights:
