@@ -8,18 +8,21 @@ from jinja2 import Environment
 WIDTH, HEIGHT = 240, 60
 
 _PAGE = Environment(autoescape=True).from_string("""
-<div style="display:flex;gap:1.5em;align-items:center;font:13px system-ui,sans-serif;margin:.5em 0">
-<table style="border-collapse:collapse">
-{% for name, value in facts %}<tr><td style="padding:0 .8em 0 0;opacity:.7">{{ name }}</td>\
-<td style="text-align:right">{{ value }}</td></tr>
+<div style="display:flex;flex-wrap:wrap;gap:2em;align-items:center;margin:.5em 0;\
+font:13px system-ui,sans-serif">
+<table style="border-collapse:collapse;font-size:13px">
+{% for name, value in facts %}<tr>\
+<td style="padding:0 1em 0 0;opacity:.7;white-space:nowrap;text-align:left">{{ name }}</td>\
+<td style="text-align:left">{{ value }}</td></tr>
 {% endfor %}</table>
-{% if points %}<svg width="{{ width }}" height="{{ height + 16 }}" role="img" \
+{% if points %}<div style="flex:none;width:{{ width }}px">\
+<svg width="{{ width }}" height="{{ height }}" role="img" \
 aria-label="loss by iteration, from {{ first }} to {{ last }}">
 <polyline points="{{ points }}" fill="none" stroke="#2a6fbb" stroke-width="1.5"/>
 {% if unseen %}<polyline points="{{ unseen }}" fill="none" stroke="#c2571a" stroke-width="1.5"/>
-{% endif %}<text x="0" y="{{ height + 13 }}" font-size="11" fill="currentColor" opacity=".7">\
-log loss by iteration: {{ first }} to {{ last }}{% if unseen %} (unseen: orange){% endif %}</text>
-</svg>{% endif %}
+{% endif %}</svg>
+<div style="font-size:11px;opacity:.7">loss by iteration, {{ first }} to {{ last }}\
+{% if unseen %}; orange: on unseen rows{% endif %}</div></div>{% endif %}
 </div>""")
 
 
