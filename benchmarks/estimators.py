@@ -27,6 +27,8 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from greatcircle import LipschitzClassifier, LipschitzRegressor
 from greatcircle.datasets import Table
@@ -84,11 +86,16 @@ def classes(_: Path) -> dict[str, Any]:
         X, y = load(return_X_y=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
+            models = {
+                "LipschitzClassifier": LipschitzClassifier(random_state=0),
+                "MLPClassifier": MLPClassifier(random_state=0),
+                "MLPClassifier, standardised inputs": make_pipeline(
+                    StandardScaler(), MLPClassifier(random_state=0)
+                ),
+            }
             results[name] = {
-                kind.__name__: round(
-                    float(cross_val_score(kind(random_state=0), X, y, cv=folds).mean()), 4
-                )
-                for kind in (LipschitzClassifier, MLPClassifier)
+                kind: round(float(cross_val_score(model, X, y, cv=folds).mean()), 4)
+                for kind, model in models.items()
             }
         print(name, results[name], flush=True)
     return results

@@ -291,7 +291,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         if self.early_stopping:
             raise ValueError(
                 "early_stopping holds out rows in memory; with a stream of rows use "
-                "early_stopping=False, and callbacks to look at rows of your own"
+                "early_stopping=False: a turn that unseen rows refuse is not taken there anyway"
             )
         sample = stream.draw(SAMPLE)
         if sample is None:
