@@ -124,10 +124,10 @@ def get(choice: str | Activation | Callable[[Array], Array]) -> Activation:
             "activation is a function without an interval of slopes; expected a name or "
             "declare(function, slopes=(low, high)) from greatcircle.activations"
         )
-    if choice in ACTIVATIONS:
+    if isinstance(choice, str) and choice in ACTIVATIONS:
         return ACTIVATIONS[choice]
     names = ", ".join(ACTIVATIONS)
-    if choice in REFUSED:
+    if isinstance(choice, str) and choice in REFUSED:
         raise ValueError(
             f"activation {choice!r} is refused because {REFUSED[choice]}; expected one of {names}"
         )

@@ -4,7 +4,7 @@ Cheap to less cheap: `frobenius`, the product of the radii, known before trainin
 product of the largest singular values, Eq. (2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,12 +39,20 @@ def _checked(weights: Sequence[ArrayLike]) -> list[np.ndarray]:
     """Matrices that make a network, or an error: a wrong shape must not become a wrong bound."""
     if isinstance(weights, np.ndarray):
         raise ValueError("weights is one array; expected a list of matrices, [W] for one layer")
+    if not isinstance(weights, Iterable):
+        raise TypeError(
+            f"weights is a {type(weights).__name__}; expected a list of matrices: a fitted model "
+            "has its bound in certificate_"
+        )
     matrices = [np.asarray(w, np.float64) for w in weights]
     if not matrices:
         raise ValueError("weights is empty; expected at least one matrix")
     for i, w in enumerate(matrices):
         if w.ndim != 2 or not np.all(np.isfinite(w)):
-            raise ValueError(f"weights[{i}] is not a finite matrix; its shape is {w.shape}")
+            raise ValueError(
+                f"weights[{i}] is not a finite matrix; its shape is {w.shape}: expected two "
+                "dimensions, (fan_in, fan_out), and neither NaN nor infinity"
+            )
         if i and matrices[i - 1].shape[1] != w.shape[0]:
             raise ValueError(
                 f"weights[{i}] has {w.shape[0]} rows and weights[{i - 1}] "

@@ -42,7 +42,10 @@ class Saved(NamedTuple):
         """The loop's state, in the form of another one of the same fit."""
         structure = jax.tree.structure(like)
         if structure.num_leaves != len(self.leaves):
-            raise ValueError("the checkpoint's state does not fit this network and direction")
+            raise ValueError(
+                "the checkpoint's state does not fit this network and direction: another version "
+                "of greatcircle may have written it; use resume=False to begin anew"
+            )
         return jax.tree.unflatten(structure, self.leaves)
 
 
@@ -66,6 +69,8 @@ class Checkpoint:
             raise ValueError(
                 f"checkpoint_seconds is {seconds!r}; expected a number that is not negative"
             )
+        if not isinstance(folder, str | os.PathLike):
+            raise ValueError(f"checkpoint is {folder!r}; expected the name of a folder, or None")
         self.path = Path(folder) / NAME
         if Path(folder).exists() and not Path(folder).is_dir():
             raise ValueError(f"checkpoint is {str(folder)!r}, which is a file; expected a folder")
@@ -98,7 +103,7 @@ class Checkpoint:
         try:
             tensors, texts = opened(self.path.read_bytes())
             if texts.get("kind") != "checkpoint":
-                raise ValueError("it is a model, no checkpoint")
+                raise ValueError("it is a model, no checkpoint; greatcircle.load reads it")
             other = json.loads(texts["of"])
         except (ValueError, KeyError) as error:
             raise ValueError(f"{self.path} cannot be resumed from: {error}") from error

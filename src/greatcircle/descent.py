@@ -156,16 +156,13 @@ def descend(
     direction = direction or directions.automatic(objective)
     step = step or steps.Curvature()
     stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(5e-3)
-    for name, given, method in (
-        ("direction", direction, "choose"),
-        ("step", step, "propose"),
-        ("stop", stop, "fired"),
+    for name, given, method, example in (
+        ("direction", direction, "choose", "directions.Steepest()"),
+        ("step", step, "propose", "steps.Curvature()"),
+        ("stop", stop, "fired", "stopping.MaxIter(200)"),
     ):
         if isinstance(given, type) or not callable(getattr(given, method, None)):
-            raise TypeError(
-                f"{name} is {given!r}; expected an object such as directions.Steepest(), "
-                "steps.Curvature() or stopping.MaxIter(200)"
-            )
+            raise TypeError(f"{name} is {given!r}; expected an object such as {example}")
     direction.check(objective)
     step.check(objective)
     trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
@@ -306,7 +303,8 @@ def _stuck(
     left = f"what is left to gain is below the rounding of {point.loss.dtype}"
     if records:
         return "converged", left
-    return "no_descent", f"{left}, at the start already: try float64, or other scales"
+    wider = "float64, or " if point.loss.dtype == np.float32 else ""
+    return "no_descent", f"{left}, at the start already: try {wider}other units of the data"
 
 
 def record_of(
@@ -377,7 +375,10 @@ def _checked_start(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dt
         weights = jax.tree.map(np.asarray, weights)
         wide = any(w.dtype == np.float64 for w in jax.tree.leaves(weights))
         dtype = np.dtype(np.float64 if wide else np.float32)
-    sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in jax.tree.leaves(weights)]
+    try:
+        sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in jax.tree.leaves(weights)]
+    except (TypeError, ValueError):
+        raise ValueError("weights has entries that are not numbers; expected matrices") from None
     if not sizes:
         raise ValueError("weights is empty; expected at least one matrix")
     for i, size in enumerate(sizes):

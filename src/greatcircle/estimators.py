@@ -3,7 +3,7 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from numbers import Real
 from os import PathLike
@@ -197,11 +197,13 @@ class _LipschitzEstimator(ABC, BaseEstimator):
         if not isinstance(tol, Real) or not float(tol) >= 0:
             raise ValueError(f"tol is {tol!r}; expected a number that is not negative, or None")
         if not isinstance(self.dtype, str) or self.dtype != "auto":
-            checked_dtype(self.dtype)
+            checked_dtype(self.dtype, also="'auto', ")
         _check_early_stopping(self.validation_fraction, self.n_iter_no_change)
         if self.batch_size is not None and not _is_count(self.batch_size):
-            raise ValueError(f"batch_size is {self.batch_size!r}; expected a whole number, or None")
-        if not all(map(callable, self.callbacks)):
+            raise ValueError(
+                f"batch_size is {self.batch_size!r}; expected a whole number from 1 up, or None"
+            )
+        if not isinstance(self.callbacks, Iterable) or not all(map(callable, self.callbacks)):
             raise ValueError(f"callbacks is {self.callbacks!r}; expected a list of functions")
         widths = self._default_widths()
         if not isinstance(self.hidden_layer_sizes, str) or self.hidden_layer_sizes != "auto":
@@ -213,21 +215,28 @@ class _LipschitzEstimator(ABC, BaseEstimator):
     def _rows(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None
     ) -> Rows:
-        checked: Any = validate_data(
-            self, X=X, y=y, reset=reset, dtype=np.float64, **self._checks_of_targets()
-        )
+        checked = self._validated(X, y=y, reset=reset, **self._checks_of_targets())
         if reset:
             self.target_names_ = _names(y)
         inputs = np.asarray(checked[0], np.float64)
         targets = self._encoded(checked[1], reset, classes)
         weight = None
         if sample_weight is not None:
+            checked_share(sample_weight, len(inputs))
             weight = np.asarray(sample_weight, np.float64)
-            checked_share(weight, len(inputs))
         return Rows(inputs, targets, weight)
 
     def _checks_of_targets(self) -> dict[str, Any]:
         return {"multi_output": True, "y_numeric": True}
+
+    def _validated(self, X: Any, **checks: Any) -> Any:
+        """As scikit-learn does it, but text is an error that names the argument."""
+        try:
+            return validate_data(self, X=X, dtype=np.float64, **checks)
+        except ValueError as error:
+            if "could not convert string" not in str(error):
+                raise
+            raise ValueError(_about_text(X)) from error
 
     def _train(
         self, plan: _Plan, rows: Rows, bar: Bar | None, goes_on: bool, *, whole_fit: bool = True
@@ -368,6 +377,9 @@ class _LipschitzEstimator(ABC, BaseEstimator):
 
     def _begin(self, plan: _Plan, rows: Rows, rng: np.random.Generator, dtype: Any) -> None:
         """Network, scaling and initial weights."""
+        _check_size("y", rows.targets)
+        if plan.scaling == "standard":  # the others never square what they are given
+            _check_size("X", rows.inputs)
         outputs = rows.targets.shape[1]
         sizes = (rows.inputs.shape[1], *plan.widths, outputs)
         network, weights, scaling = begin(
@@ -415,7 +427,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
     def _outputs(self, X: Any) -> np.ndarray:
         """What the network says of rows X, in the units of the targets."""
         check_is_fitted(self)
-        rows: Any = validate_data(self, X=X, reset=False, dtype=np.float64)
+        rows = self._validated(X, reset=False)
         inputs = self.scaling_.inputs(rows)
         return self.scaling_.outputs(self.network_.predict(self.weights_, inputs))
 
@@ -429,7 +441,7 @@ class _LipschitzEstimator(ABC, BaseEstimator):
             except with `scaling="paper"`, whose bound is per unit of x/‖x‖.
         """
         check_is_fitted(self)
-        rows: Any = validate_data(self, X=X, reset=False, dtype=np.float64)
+        rows = self._validated(X, reset=False)
         inner = self.network_.jacobian(self.weights_, self.scaling_.inputs(rows))
         return self.scaling_.chained(inner, rows)
 
@@ -553,20 +565,26 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, _LipschitzEstimator):
         return (25, 30, 15)
 
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
-        targets = np.asarray(y, np.float64)
+        try:
+            targets = np.asarray(y, np.float64)
+        except ValueError:
+            raise ValueError(OF_TEXT) from None
         if reset:
             self._single_output = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
         if not reset and targets.shape[1] != self.network_.sizes[-1]:
             raise ValueError(
                 f"y has {targets.shape[1]} columns, but {type(self).__name__} was fitted with "
-                f"{self.network_.sizes[-1]}"
+                f"{self.network_.sizes[-1]}: give the same targets, or a new estimator"
             )
         return targets
 
     def _criterion(self, outputs: int) -> Loss:
         if isinstance(self.loss, str) and self.loss not in ("auto", *LOSSES):
-            raise ValueError(f"loss is {self.loss!r}; expected one of auto, {', '.join(LOSSES)}")
+            raise ValueError(
+                f"loss is {self.loss!r}; expected one of auto, {', '.join(LOSSES)}, or a loss "
+                "object"
+            )
         return (
             Squared()
             if isinstance(self.loss, str) and self.loss == "auto"
@@ -712,6 +730,40 @@ def _names(y: Any) -> tuple[str, ...]:
     return tuple(names) if all(isinstance(name, str) and name for name in names) else ()
 
 
+OF_TEXT = "y has text; expected numbers: for classes use LipschitzClassifier"
+
+
+def _about_text(X: Any) -> str:
+    """What to say of text where numbers should be."""
+    if isinstance(X, str):
+        return f"X is the text {X!r}; expected rows of numbers: read the file first"
+    try:
+        np.asarray(X, np.float64)
+    except ValueError:
+        kinds = getattr(X, "dtypes", ())  # of a data frame
+        words = [n for n, k in zip(getattr(X, "columns", ()), kinds, strict=False) if _is_text(k)]
+        where = f" in the columns {', '.join(map(str, words))}" if words else ""
+        return f"X has text{where}; expected numbers: drop these columns, or encode them"
+    return OF_TEXT
+
+
+def _is_text(kind: Any) -> bool:
+    return str(kind).lower() in ("object", "str", "string", "category", "categorical")
+
+
+LARGEST = 1e150
+"""Squares of larger numbers, summed over the rows, may overflow."""
+
+
+def _check_size(name: str, values: np.ndarray) -> None:
+    largest = float(np.max(np.abs(values)))
+    if largest > LARGEST:
+        raise ValueError(
+            f"{name} has entries as large as {largest:.3g}, whose squares overflow; expected at "
+            f"most {LARGEST:g}: choose larger units"
+        )
+
+
 def _bar(title: str, most: int, verbose: bool) -> Any:
     return Bar(title, most) if verbose else nullcontext()
 
@@ -721,9 +773,16 @@ def _split(rows: Rows, fraction: float, strata: np.ndarray | None, seed: int) ->
     count = len(rows.inputs)
     if count < 2:
         raise ValueError("early_stopping needs at least two rows, one to train and one to validate")
-    parts: Any = train_test_split(
-        np.arange(count), test_size=fraction, random_state=seed, stratify=strata
-    )
+    try:
+        parts: Any = train_test_split(
+            np.arange(count), test_size=fraction, random_state=seed, stratify=strata
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"early_stopping cannot hold out {fraction:g} of {count} rows with every class in both "
+            "parts; use more rows of each class, another validation_fraction, or "
+            "early_stopping=False"
+        ) from error
     training, unseen = (rows.take(part) for part in parts)
     for name, part in (("training", training), ("validation", unseen)):
         if part.weight is not None and not part.weight.any():
@@ -787,7 +846,7 @@ def _checked_budget(lipschitz: Any, scaling: str) -> float:
 def _widths(hidden_layer_sizes: Any) -> tuple[int, ...]:
     """One number is one hidden layer, as in scikit-learn."""
     widths = np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)).tolist()
-    if not all(isinstance(w, int | np.integer) and w > 0 for w in widths):
+    if not all(map(_is_count, widths)):
         raise ValueError(
             f"hidden_layer_sizes is {hidden_layer_sizes!r}; expected positive whole numbers, or "
             "'auto'"

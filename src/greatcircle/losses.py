@@ -6,6 +6,7 @@ for the squared loss alone, into one for every loss here (it multiplies Q).
 """
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Protocol
 
 import jax
@@ -60,7 +61,7 @@ class Huber:
     curvature = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.delta < np.inf:
+        if not isinstance(self.delta, Real) or not 0 < float(self.delta) < np.inf:
             raise ValueError(f"delta is {self.delta!r}; expected a positive number")
 
     def rows(self, outputs: Array, targets: Array) -> Array:
@@ -137,5 +138,8 @@ def get(choice: str | Loss) -> Loss:
     if callable(getattr(choice, "rows", None)) and not isinstance(choice, str | type):
         return choice
     if not isinstance(choice, str) or choice not in LOSSES:
-        raise ValueError(f"loss is {choice!r}; expected one of {', '.join(LOSSES)}")
+        raise ValueError(
+            f"loss is {choice!r}; expected one of {', '.join(LOSSES)}, or a loss object such as "
+            "losses.Huber(delta=1.0)"
+        )
     return LOSSES[choice]

@@ -149,7 +149,10 @@ class Network:
         """Return the weights as arrays, or say which one does not fit the network."""
         arrays = tuple(np.asarray(w) for w in weights)
         if len(arrays) != self.depth:
-            raise ValueError(f"weights has {len(arrays)} matrices; the network has {self.depth}")
+            raise ValueError(
+                f"weights has {len(arrays)} matrices; the network has {self.depth}: give one for "
+                "each layer, as network.initial_weights() does"
+            )
         for i, (w, shape) in enumerate(zip(arrays, self.shapes, strict=True)):
             if w.shape != shape:
                 raise ValueError(
@@ -252,7 +255,12 @@ def _jacobian(network: Network, weights: Weights, x: Array) -> Array:
 
 def checked_radii(radius: float | Sequence[float], depth: int) -> tuple[float, ...]:
     """One positive radius for each layer."""
-    radii = np.asarray(radius, np.float64)
+    try:
+        radii = np.asarray(radius, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"radius is {radius!r}; expected one number or one for each of the {depth} layers"
+        ) from None
     if radii.ndim == 0:
         radii = np.full(depth, float(radii))
     if radii.shape != (depth,):
@@ -270,7 +278,9 @@ def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
         checked = tuple(int(s) for s in sizes)
         whole = all(c == s for c, s in zip(checked, sizes, strict=True))
     except (TypeError, ValueError):
-        raise ValueError(f"sizes is {sizes!r}; expected whole numbers") from None
+        raise ValueError(
+            f"sizes is {sizes!r}; expected whole numbers, (inputs, hidden units, …, outputs)"
+        ) from None
     if len(checked) < 2 or not whole or min(checked) < 1:
         raise ValueError(
             f"sizes is {tuple(sizes)!r}; expected at least (inputs, outputs), all whole and "

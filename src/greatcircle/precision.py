@@ -15,12 +15,15 @@ from numpy.typing import DTypeLike
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def checked_dtype(dtype: DTypeLike) -> np.dtype:
-    """Return `dtype` as a NumPy dtype, refusing what the library does not train in."""
+def checked_dtype(dtype: DTypeLike, *, also: str = "") -> np.dtype:
+    """Return `dtype` as a NumPy dtype, refusing what the library does not train in.
+
+    `also` is what the caller takes besides, for the error.
+    """
     for known in FLOATS:
         if dtype is not None and known == dtype:
             return known
-    raise ValueError(f"dtype is {dtype!r}; expected 'float32' or 'float64'")
+    raise ValueError(f"dtype is {dtype!r}; expected {also}'float32' or 'float64'")
 
 
 def precision(dtype: DTypeLike) -> AbstractContextManager[None]:

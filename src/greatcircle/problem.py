@@ -112,12 +112,20 @@ class Problem:
         sample_weight: ArrayLike | None = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
+        if not isinstance(network, Network):
+            raise TypeError(
+                f"network is a {type(network).__name__}; expected a Network, as in "
+                "Problem(Network((inputs, hidden, outputs)), inputs, targets)"
+            )
         self.network = network
         self.criterion = losses.get(loss)
         x = checked_matrix(inputs, "inputs", network.sizes[0])
         y = checked_matrix(targets, "targets", network.sizes[-1])
         if len(x) != len(y):
-            raise ValueError(f"inputs has {len(x)} rows and targets {len(y)}; expected the same")
+            raise ValueError(
+                f"inputs has {len(x)} rows and targets {len(y)}; expected the same number: one row "
+                "of targets for each row of inputs"
+            )
         self.criterion.check(y)
         share = checked_share(sample_weight, len(x))
         dtype = checked_dtype(dtype)
@@ -363,7 +371,10 @@ def checked_matrix(values: ArrayLike, name: str, columns: int | None = None) -> 
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} has entries that are not numbers; expected a matrix") from None
+        raise ValueError(
+            f"{name} has entries that are not numbers; expected a matrix: encode text, and give "
+            "all rows the same length"
+        ) from None
     if array.ndim != 2:
         raise ValueError(
             f"{name} has shape {array.shape}; expected two dimensions, rows by columns: "

@@ -335,14 +335,23 @@ def checked_share(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
     """Weight of each row, summing to one."""
     if sample_weight is None:
         return np.full(rows, 1 / rows)
-    share = np.asarray(sample_weight, np.float64)
+    try:
+        share = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"sample_weight has entries that are not numbers; expected one weight for each of the "
+            f"{rows} rows"
+        ) from None
     if share.shape != (rows,):
         raise ValueError(
             f"sample_weight has shape {share.shape}; expected one weight for each of the "
             f"{rows} rows"
         )
     if not np.all(np.isfinite(share) & (share >= 0)) or share.sum() == 0:
-        raise ValueError("sample_weight must be finite, not negative, and not all zero")
+        raise ValueError(
+            "sample_weight must be finite, not negative, and not all zero; its entries are from "
+            f"{share.min():g} to {share.max():g}"
+        )
     return share / share.sum()
 
 

@@ -58,13 +58,21 @@ def source(X: Any, y: Any, sample_weight: Any, seed: int) -> Source | None:
     if isinstance(X, np.memmap):
         return Mapped(X, y, sample_weight, seed)
     if isinstance(X, str | Path):
-        _refuse_weights(sample_weight, "a Parquet data set")
+        _refuse_weights(sample_weight, "a Parquet data set; read it with polars and pass arrays")
         return Parquet(X, y, seed)
     if isinstance(X, Iterator) or (y is None and _is_iterable_of_batches(X)):
         _refuse_weights(sample_weight, "an iterator: it yields (X, y, sample_weight)")
         if y is not None:
-            raise ValueError("X is an iterator of batches and y is given; expected y=None")
+            raise ValueError(
+                "X is an iterator of batches and y is given; expected y=None: each batch is a "
+                "tuple (X, y) and brings its own y"
+            )
         return Batches(X)
+    if y is None and isinstance(X, list | tuple) and X and isinstance(X[0], tuple):
+        raise ValueError(
+            f"X is a {type(X).__name__} of tuples and y is None; expected y, or for batches "
+            "(X, y) an iterator: iter(X)"
+        )
     return None
 
 
@@ -95,7 +103,9 @@ class Mapped:
             raise ValueError(f"X has shape {X.shape}; expected two dimensions, rows by columns")
         for name, values in (("y", self.y), ("sample_weight", self.weight)):
             if values is not None and len(values) != len(X):
-                raise ValueError(f"X has {len(X)} rows and {name} {len(values)}; expected the same")
+                raise ValueError(
+                    f"X has {len(X)} rows and {name} {len(values)}; expected the same number"
+                )
         self._rng = np.random.default_rng(seed)
 
     def draw(self, rows: int) -> Rows:
@@ -144,20 +154,25 @@ class Parquet:
         if isinstance(targets, str):
             targets = [targets]
         if not isinstance(targets, Sequence) or not all(isinstance(t, str) for t in targets):
+            given = "None" if targets is None else f"a {type(targets).__name__}"
             raise ValueError(
-                f"y is {targets!r}; with a Parquet data set it names the target columns"
+                f"y is {given}; with a Parquet data set it names the target "
+                "columns, as in fit('flight.parquet', ['fx', 'fz'])"
             )
         import polars as pl
 
         self._frame = pl.scan_parquet(path)
-        schema = self._frame.collect_schema()
+        schema = _schema(self._frame, path)
         if missing := [t for t in targets if t not in schema]:
             raise ValueError(
                 f"y names {', '.join(missing)}; the columns are {', '.join(schema.names())}"
             )
         others = {name: kind for name, kind in schema.items() if name not in targets}
         if words := [name for name, kind in others.items() if not kind.is_numeric()]:
-            raise ValueError(f"columns without numbers: {', '.join(words)}; drop or encode them")
+            raise ValueError(
+                f"X is {path}, which has columns without numbers: {', '.join(words)}; write a copy "
+                "without them, or encode them as numbers"
+            )
         self.names, self.target_names = tuple(others), tuple(targets)
         self.rows = self._frame.select(pl.len()).collect().item()
         self._rng = np.random.default_rng(seed)
@@ -180,6 +195,27 @@ class Parquet:
             frame.drop(self.target_names).to_numpy(),
             targets[:, 0] if len(self.target_names) == 1 else targets,
         )
+
+
+def _schema(frame: "pl.LazyFrame", path: Path) -> "pl.Schema":
+    """Names and types of the columns, or an error that names the path."""
+    import polars as pl
+
+    try:
+        return frame.collect_schema()
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"X is {path}, and there is no such file; check the name and the folder, which is "
+            f"seen from {Path.cwd()}"
+        ) from None
+    except pl.exceptions.PolarsError as error:
+        reason = (str(error).splitlines() or ["for no stated reason"])[0]
+        empty = "**" in path.parts and not any(path.parents[1].rglob("*.parquet"))
+        raise ValueError(
+            f"X is {path}, which holds no Parquet file; expected at least one"
+            if empty
+            else f"X is {path}, which cannot be read as Parquet ({reason}); expected complete files"
+        ) from error
 
 
 class Batches:

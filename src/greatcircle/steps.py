@@ -16,6 +16,7 @@ only if the loss falls, and halves it otherwise.
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple, Protocol
 
 import jax.numpy as jnp
@@ -335,5 +336,5 @@ def _check_network(objective: Objective, step: Step) -> None:
 
 
 def _check_max_angle(max_angle: float) -> None:
-    if not 0 < max_angle <= 2 * math.pi:
-        raise ValueError(f"max_angle is {max_angle!r}; expected an angle in (0, 2π]")
+    if not isinstance(max_angle, Real) or not 0 < float(max_angle) <= 2 * math.pi:
+        raise ValueError(f"max_angle is {max_angle!r}; expected an angle in radians, in (0, 2π]")

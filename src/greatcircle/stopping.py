@@ -7,7 +7,8 @@ running out of iterations does not.
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from numbers import Real
+from typing import Any, final
 
 import numpy as np
 
@@ -74,6 +75,9 @@ class SlopeBelow(Rule):
     converged = True
     meaning = "the slope is almost zero"
 
+    def __post_init__(self) -> None:
+        _check_number("tolerance", self.tolerance)
+
     def fired(self, records: Sequence[Record]) -> Rule | None:
         """Relative to the loss, so that its units do not matter."""
         if not records:
@@ -93,6 +97,7 @@ class DecreaseBelow(Rule):
     meaning = "the last iterations gained too little"
 
     def __post_init__(self) -> None:
+        _check_number("tolerance", self.tolerance)
         if not isinstance(self.patience, int | np.integer) or self.patience < 1:
             raise ValueError(f"patience is {self.patience!r}; expected a whole number from 1 up")
 
@@ -113,6 +118,14 @@ class LossBelow(Rule):
     converged = True
     meaning = "the loss is low enough"
 
+    def __post_init__(self) -> None:
+        _check_number("value", self.value)
+
     def fired(self, records: Sequence[Record]) -> Rule | None:
         """By the last record."""
         return self if records and records[-1].loss <= self.value else None
+
+
+def _check_number(name: str, value: Any) -> None:
+    if not isinstance(value, Real):
+        raise ValueError(f"{name} is {value!r}; expected a number")

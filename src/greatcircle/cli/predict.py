@@ -50,6 +50,11 @@ def run(options: argparse.Namespace) -> int:
         raise FileNotFoundError(
             f"there is no file at {options.model}; expected a model that `greatcircle fit` wrote"
         )
+    if options.data.suffix == ".safetensors":
+        raise ValueError(
+            f"the second argument is {options.data}; expected the model first, then the table: "
+            "greatcircle predict MODEL DATA"
+        )
     from greatcircle import storage
 
     model: Any = storage.load(options.model)

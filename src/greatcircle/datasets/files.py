@@ -171,9 +171,11 @@ def require(table: pl.DataFrame, names: Iterable[str], path: str | PathLike[str]
     """Raise an error that names the columns which are not in the table."""
     missing = [name for name in names if name not in table.columns]
     if missing:
+        joined = any("," in name for name in missing)
         raise ValueError(
             f"{path} has the columns {_listed(table.columns)}; expected also {_listed(missing)}: "
             "correct the names (capitals and spaces count) or add the columns"
+            + (", and give several names one by one, not joined by commas" if joined else "")
         )
 
 

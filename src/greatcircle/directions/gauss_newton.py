@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import NamedTuple
 
 import jax
@@ -42,13 +43,13 @@ class GaussNewton:
     share: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.residual < 1:
+        if not isinstance(self.residual, Real) or not 0 < float(self.residual) < 1:
             raise ValueError(f"residual is {self.residual!r}; expected a number in (0, 1)")
         if not isinstance(self.max_products, int) or self.max_products < 1:
             raise ValueError(
                 f"max_products is {self.max_products!r}; expected a whole number of at least 1"
             )
-        if not 0 < self.share <= 1:
+        if not isinstance(self.share, Real) or not 0 < float(self.share) <= 1:
             raise ValueError(f"share is {self.share!r}; expected a number in (0, 1]")
 
     def check(self, objective: Objective) -> None:

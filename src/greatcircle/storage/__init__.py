@@ -12,6 +12,7 @@ nothing that a file could bring along: names in it are looked up in short lists,
 
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from sklearn.base import BaseEstimator
 
@@ -39,7 +40,7 @@ def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
     ValueError
         Where the model holds a user's own code (activation, loss, direction, step): a file cannot.
     """
-    path = _checked(Path(path))
+    path = _checked(_path(path))
     tensors, texts = describe(model)
     data = sealed(tensors, texts)
     # Nothing is replaced by a file that would be refused.
@@ -65,9 +66,9 @@ def load(path: str | PathLike[str]) -> LipschitzRegressor | LipschitzClassifier:
     ValueError
         Where the file is damaged, altered, of a newer format, or no greatcircle model at all.
     """
-    path = Path(path)
+    path = _path(path)
     if path.is_dir():
-        raise ValueError(f"{path} is a folder; expected a {SUFFIX} file")
+        raise ValueError(f"path is '{path}', which is a folder; expected a {SUFFIX} file")
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -79,6 +80,15 @@ def load(path: str | PathLike[str]) -> LipschitzRegressor | LipschitzClassifier:
         return rebuild(*opened(data))
     except ValueError as error:
         raise ValueError(f"{path} cannot be loaded: {error}") from error
+
+
+def _path(path: Any) -> Path:
+    if not isinstance(path, str | PathLike):
+        raise TypeError(
+            f"path is a {type(path).__name__}; expected the name of a file, as in "
+            f"save(model, 'model{SUFFIX}') and load('model{SUFFIX}')"
+        )
+    return Path(path)
 
 
 def _checked(path: Path) -> Path:

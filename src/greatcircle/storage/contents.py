@@ -92,6 +92,11 @@ def rebuild(tensors: Tensors, texts: Texts) -> Model:
 
 
 def _rebuilt(tensors: Tensors, texts: Texts) -> Model:
+    if texts.get("kind") == "checkpoint":
+        raise ValueError(
+            "it is a checkpoint of training, no model: fit with checkpoint= its folder and "
+            "resume=True, then save the model"
+        )
     kind = ESTIMATORS.get(_text(texts, "estimator"))
     if kind is None:
         raise ValueError(

@@ -1,0 +1,390 @@
+"""The cases of `test_messages.py`: a line each, as a user would write it; a `$` begins a command.
+
+`short` stands for hidden_layer_sizes=(3,), max_iter=1, random_state=0; `test_messages.scene` makes
+the other names. `changed` is a copy with other attributes.
+"""
+
+AREAS = {
+    "Parameters of the estimators": """
+LipschitzRegressor(hidden_layer_sizes=(25, 0)).fit(X, y)
+LipschitzRegressor(hidden_layer_sizes="25, 30").fit(X, y)
+LipschitzRegressor(hidden_layer_sizes=2.5).fit(X, y)
+LipschitzRegressor(hidden_layer_sizes=(True, 3)).fit(X, y)
+LipschitzRegressor(hidden_layer_sizes=[(25, 30), (15,)]).fit(X, y)
+LipschitzRegressor(activation="gelu").fit(X, y)
+LipschitzRegressor(activation="logistic").fit(X, y)
+LipschitzRegressor(activation=jnp.tanh).fit(X, y)
+LipschitzRegressor(activation=["relu", "tanh"]).fit(X, y)
+LipschitzRegressor(method="adam").fit(X, y)
+LipschitzRegressor(method=1).fit(X, y)
+LipschitzRegressor(method=["steepest", "curvature"]).fit(X, y)
+LipschitzRegressor(method=("steepest",)).fit(X, y)
+LipschitzRegressor(method=("curvature", "steepest")).fit(X, y)
+LipschitzRegressor(method=("steepest", "newton")).fit(X, y)
+LipschitzRegressor(method=(steps.Curvature(), directions.Steepest())).fit(X, y)
+LipschitzRegressor(method=(directions.Steepest, steps.Curvature)).fit(X, y)
+LipschitzRegressor(method=("auto", steps.SmoothMajorant())).fit(X, y)
+LipschitzRegressor(scaling="minmax").fit(X, y)
+LipschitzRegressor(scaling=StandardScaler()).fit(X, y)
+LipschitzRegressor(lipschitz=-1).fit(X, y)
+LipschitzRegressor(lipschitz="5").fit(X, y)
+LipschitzRegressor(lipschitz=5, method="ad").fit(X, y)
+LipschitzRegressor(lipschitz=5, scaling="paper").fit(X, y)
+LipschitzRegressor(loss="mse").fit(X, y)
+LipschitzRegressor(loss="softmax").fit(X, y)
+LipschitzRegressor(loss=losses.Huber).fit(X, y)
+LipschitzRegressor(loss=losses.Logistic()).fit(X, y)
+LipschitzRegressor(loss=losses.SoftmaxCrossEntropy()).fit(X, y)
+LipschitzRegressor(loss=losses.SoftmaxCrossEntropy()).fit(X, X)
+LipschitzRegressor(loss=losses.Huber(delta=0)).fit(X, y)
+LipschitzRegressor(loss=losses.Huber(delta="1")).fit(X, y)
+LipschitzRegressor(radius=0).fit(X, y)
+LipschitzRegressor(radius=(1, 2)).fit(X, y)
+LipschitzRegressor(radius="large").fit(X, y)
+LipschitzRegressor(max_iter=-1).fit(X, y)
+LipschitzRegressor(max_iter=1e3).fit(X, y)
+LipschitzRegressor(max_iter="200").fit(X, y)
+LipschitzRegressor(max_iter=None).fit(X, y)
+LipschitzRegressor(tol=-1).fit(X, y)
+LipschitzRegressor(tol="small").fit(X, y)
+LipschitzRegressor(batch_size=0).fit(X, y)
+LipschitzRegressor(batch_size="auto").fit(X, y)
+LipschitzRegressor(early_stopping="yes", validation_fraction=2).fit(X, y)
+LipschitzRegressor(validation_fraction="0.1").fit(X, y)
+LipschitzRegressor(n_iter_no_change=0).fit(X, y)
+LipschitzRegressor(callbacks=print).fit(X, y)
+LipschitzRegressor(callbacks=["print"]).fit(X, y)
+LipschitzRegressor(dtype="float16").fit(X, y)
+LipschitzRegressor(dtype=None).fit(X, y)
+LipschitzRegressor(random_state="seed").fit(X, y)
+LipschitzRegressor(learning_rate=0.1)
+LipschitzRegressor((3,), "relu", "ad")
+LipschitzRegressor().set_params(alpha=1)
+LipschitzClassifier(loss="squared").fit(X, labels)
+LipschitzClassifier(loss=None).fit(X, labels)
+LipschitzClassifier(loss=losses.Huber).fit(X, labels)
+""",
+    "Data for fit": """
+LipschitzRegressor().fit(X)
+LipschitzRegressor().fit(y, X)
+LipschitzRegressor().fit(X.T, y)
+LipschitzRegressor().fit(X[:, 0], y)
+LipschitzRegressor().fit(X, y[:5])
+LipschitzRegressor().fit(X[:0], y[:0])
+LipschitzRegressor().fit(hole, y)
+LipschitzRegressor().fit(X, hole)
+LipschitzRegressor().fit(X, labels)
+LipschitzRegressor().fit([["a", "b"], ["c", "d"]], [1, 2])
+LipschitzRegressor().fit(X + 1j, y)
+LipschitzRegressor().fit(pl.read_csv("flight.csv"), y)
+LipschitzRegressor(early_stopping=True).fit(X[:1], y[:1])
+LipschitzRegressor(early_stopping=True, random_state=0).fit(X, y, np.eye(12)[0])
+LipschitzRegressor().fit(X, y, np.ones(5))
+LipschitzRegressor().fit(X, y, -np.ones(12))
+LipschitzRegressor().fit(X, y, np.zeros(12))
+LipschitzRegressor().fit(X, y, labels)
+LipschitzRegressor(**short, callbacks=[interrupt]).fit(X, y)
+LipschitzRegressor(**short).fit(X, y * 1e200)
+LipschitzRegressor(**short).fit(X * 1e200, y)
+LipschitzClassifier().fit(X, y)
+LipschitzClassifier().fit(X, np.ones(12))
+LipschitzClassifier().fit(X[:1], labels[:1])
+LipschitzClassifier().fit(X, X > 0)
+LipschitzClassifier(early_stopping=True).fit(X, ["rare"] + 11 * ["usual"])
+LipschitzClassifier().partial_fit(X, labels, classes=["low"])
+LipschitzClassifier().partial_fit(X, labels, classes=["low", "medium"])
+""",
+    "Data that memory cannot hold": """
+LipschitzRegressor().fit(mapped[:, 0], y)
+LipschitzRegressor().fit(mapped, y[:5])
+LipschitzRegressor().fit(mapped, y, np.ones(3))
+LipschitzRegressor(early_stopping=True).fit(mapped, y)
+LipschitzRegressor().fit("flight.csv", "fz")
+LipschitzRegressor().fit("missing.parquet", "fz")
+LipschitzRegressor().fit("folder", "fz")
+LipschitzRegressor().fit("broken.parquet", "fz")
+LipschitzRegressor().fit("flight.parquet")
+LipschitzRegressor().fit("flight.parquet", y)
+LipschitzRegressor().fit("flight.parquet", "force")
+LipschitzRegressor().fit("flight.parquet", "fz")
+LipschitzRegressor().fit("flight.parquet", "fz", np.ones(12))
+LipschitzRegressor().fit(iter([(X, y)]), y)
+LipschitzRegressor().fit(iter([(X, y)]), None, np.ones(12))
+LipschitzRegressor().fit(iter([]))
+LipschitzRegressor().fit(iter([X]))
+LipschitzRegressor().fit(iter([(X, y[:5])]))
+LipschitzRegressor().fit(iter([(y, X)]))
+LipschitzRegressor().fit([(X, y)])
+""",
+    "A fit that goes on": """
+LipschitzRegressor(resume=True).fit(X, y)
+LipschitzRegressor(checkpoint="there", batch_size=4).fit(X, y)
+LipschitzRegressor(checkpoint="there", warm_start=True).fit(X, y)
+LipschitzRegressor(checkpoint="there", checkpoint_seconds=-1).fit(X, y)
+LipschitzRegressor(checkpoint="there", checkpoint_seconds="60").fit(X, y)
+LipschitzRegressor(checkpoint="notes.txt").fit(X, y)
+LipschitzRegressor(checkpoint=True).fit(X, y)
+LipschitzRegressor(**short, checkpoint="begun", resume=True).fit(X + 1, y)
+LipschitzRegressor(checkpoint="begun", resume=True).fit(X, y)
+LipschitzRegressor(**short, checkpoint="damaged", resume=True).fit(X, y)
+LipschitzRegressor(**short, checkpoint="of a model", resume=True).fit(X, y)
+LipschitzRegressor(**short, checkpoint="of other layers", resume=True).fit(X, y)
+changed(model, warm_start=True, hidden_layer_sizes=(4,)).fit(X, y)
+""",
+    "After the fit": """
+LipschitzRegressor().predict(X)
+LipschitzRegressor().jacobian(X)
+LipschitzRegressor().certificate_
+LipschitzRegressor().save("model.safetensors")
+LipschitzClassifier().predict_proba(X)
+model.predict(X.T)
+model.predict(X[0])
+model.predict(hole)
+model.predict("flight.csv")
+model.score(X, y[:5])
+model.predict_proba(X)
+model.partial_fit(X, X)
+classifier.partial_fit(X, 6 * ["low", "lower"])
+""",
+    "Files of models": """
+load("missing.safetensors")
+load("folder")
+load("flight.csv")
+load(model)
+load("empty.safetensors")
+load("short.safetensors")
+load("text.safetensors")
+load("list.safetensors")
+load("no JSON.safetensors")
+load("of another library.safetensors")
+load("numbers as text.safetensors")
+load("altered.safetensors")
+load("newer.safetensors")
+load("newer, unknown.safetensors")
+load("begun/checkpoint.safetensors")
+model.save("model.pkl")
+model.save("")
+model.save("folder/none/model.safetensors")
+model.save("folder.safetensors")
+model.save(5)
+storage.save("model.safetensors", model)
+storage.save(LipschitzRegressor(), "model.safetensors")
+storage.save(make_pipeline(StandardScaler(), model), "model.safetensors")
+storage.save(Own(**short).fit(X, y), "model.safetensors")
+changed(model, loss=Cube()).save("model.safetensors")
+changed(model, method=("auto", object())).save("model.safetensors")
+changed(model, verbose=object()).save("model.safetensors")
+changed(model, network_=tanh).save("model.safetensors")
+changed(classifier, classes_=np.array([1j, 2j])).save("model.safetensors")
+""",
+    "Files of models that were tampered with": """
+load("tampered/estimator.safetensors")
+load("tampered/no-estimator.safetensors")
+load("tampered/parameters.safetensors")
+load("tampered/no-parameters.safetensors")
+load("tampered/unknown-parameter.safetensors")
+load("tampered/odd-parameter.safetensors")
+load("tampered/odd-object.safetensors")
+load("tampered/odd-number.safetensors")
+load("tampered/odd-type.safetensors")
+load("tampered/constant.safetensors")
+load("tampered/activation.safetensors")
+load("tampered/sizes.safetensors")
+load("tampered/no-weights.safetensors")
+load("tampered/shape.safetensors")
+load("tampered/infinite.safetensors")
+load("tampered/radii.safetensors")
+load("tampered/scaling.safetensors")
+load("tampered/spread.safetensors")
+load("tampered/shift.safetensors")
+load("tampered/n_features.safetensors")
+load("tampered/names.safetensors")
+load("tampered/target_names.safetensors")
+load("tampered/n_iter.safetensors")
+load("tampered/loss.safetensors")
+load("tampered/single.safetensors")
+load("tampered/units.safetensors")
+load("tampered/classes.safetensors")
+load("tampered/labels.safetensors")
+load("tampered/width.safetensors")
+load("tampered/no-labels.safetensors")
+load("tampered/more.safetensors")
+load("tampered/certificate.safetensors")
+load("tampered/tiny.safetensors")
+load("tampered/type.safetensors")
+load("tampered/places.safetensors")
+""",
+    "Networks, problems and descend": """
+Network(3)
+Network((3,))
+Network((3, 2.5, 1))
+Network(("3", "x"))
+Network((3, 3, 1), "swish")
+network.initial_weights(scheme="xavier")
+network.initial_weights(radius=(1, 2, 3))
+network.initial_weights(radius=-1)
+network.initial_weights(radius="one")
+network.initial_weights(dtype="float16")
+network.predict(weights, X.T)
+network.predict(weights[:1], X)
+network.predict(weights[::-1], X)
+Problem(X, y, network)
+Problem(network, X, y)
+Problem(network, X.T, y[:, None])
+Problem(network, X[:5], y[:, None])
+Problem(network, X[:0], y[:0, None])
+Problem(network, hole, y[:, None])
+Problem(network, X, labels)
+Problem(network, X, y[:, None], loss="mse")
+Problem(network, X, y[:, None], loss="logistic")
+Problem(network, X, y[:, None], dtype=int)
+Problem(network, X, y[:, None], sample_weight=[1, 2])
+descend(problem)
+descend(weights, problem)
+descend(network, weights)
+descend(problem, [])
+descend(problem, weights[0])
+descend(problem, [np.zeros((3, 3)), np.ones((3, 1))])
+descend(Mine(), [])
+descend(Mine(), [np.full((2, 2), np.nan)])
+descend(Mine(), ["weights"])
+descend(problem, weights, direction="steepest")
+descend(problem, weights, direction=directions.Steepest)
+descend(problem, weights, direction=steps.Curvature(), step=directions.Steepest())
+descend(problem, weights, step="curvature")
+descend(problem, weights, stop=200)
+descend(Mine(), weights, direction=directions.GaussNewton())
+descend(Mine(), weights, direction=directions.Kronecker())
+descend(Mine(), weights, direction=directions.Steepest("trust"))
+descend(Mine(), weights, step=steps.Majorant())
+descend(problem, weights, step=steps.SmoothMajorant())
+directions.Steepest(speed="fast")
+directions.ConjugateGradient(beta="fletcher-reeves")
+directions.GaussNewton(residual=2)
+directions.GaussNewton(max_products=0)
+directions.GaussNewton(share=0)
+directions.GaussNewton(share="half")
+steps.Curvature(max_angle=-1)
+steps.Curvature(max_angle="30°")
+steps.Taylor(0)
+steps.Taylor(2.5)
+steps.Majorant("bisection")
+stopping.MaxIter(-1)
+stopping.MaxIter("200")
+stopping.DecreaseBelow(1e-3, patience=0)
+stopping.DecreaseBelow("1e-3")
+stopping.MaxIter(200) | 1e-3
+declare(jnp.tanh, (0, 2))
+declare(jnp.tanh, 1)
+declare(jnp.tanh, ("low", "high"))
+declare(np.sin(1), (0, 1))
+declare(lambda x: 1 / x, (-1, 1))
+declare(lambda x: jnp.cos(x), (-1, 1))
+declare(lambda x: x * jnp.tanh(x), (-1, 1))
+declare(jnp.sin, (0, 1))
+declare(lambda x: jnp.sum(x), (0, 1))
+Scaling.fit("minmax", X, X)
+scaling.initialise(network, X, y[:, None], 0, headroom=-1)
+scaling.initialise(network, X, y[:, None], 0, target_scale="unit")
+batches.descend_in_batches(lambda rows: None, weights, batch_size=4, largest=8)
+certificate.spectral(weights[0])
+certificate.spectral([])
+certificate.spectral([np.full((2, 2), np.nan)])
+certificate.spectral([np.ones(3)])
+certificate.spectral(weights[::-1])
+certificate.spectral(model)
+greatcircle.LipschitzRegresor
+""",
+    "Tables": """
+files.read("missing.csv", targets="fz")
+files.read("flight.csv", targets=["fz", "fx"])
+files.read("flight.csv", targets="fz", inputs=["z", "fz"])
+Table({"z": y}, ("z",), ())
+Table({"z": y}, ("z",), ("fz",))
+Table({"z": y, "fz": y[:5]}, ("z",), ("fz",))
+split(10, kind="blocks")
+split(10, fraction=2)
+split(1)
+ground_effect.generate(0)
+ground_effect.generate(10, noise_variance=-1)
+neural_fly.load()
+neural_fly.load("folder")
+neural_fly.load("flight.csv")
+neural_fly.load("flight.csv", conditions=[])
+neural_fly.load("flights", conditions="hurricane")
+neural_fly.load("flights")
+neural_fly.load("flights", conditions="35wind")
+neural_lander.load("flight.csv")
+neural_lander.build("flight.csv", "flight.csv", "flight.csv")
+neural_lander.build("flight.csv", "flight.csv", "flight.csv", start=9, stop=3)
+""",
+    "greatcircle": """
+$ greatcircle
+$ greatcircle train
+$ greatcircle --seed 1
+$ greatcircle demo --seed x
+$ greatcircle demo --seed -1
+$ greatcircle demo --out notes.txt
+""",
+    "greatcircle fit": """
+$ greatcircle fit
+$ greatcircle fit flight.csv
+$ greatcircle fit flight.csv --targets
+$ greatcircle fit flight.csv --targets fz --method adam
+$ greatcircle fit flight.csv --targets fz --hidden 3,3
+$ greatcircle fit flight.csv --targets fz --epochs 5
+$ greatcircle fit missing.csv --targets fz
+$ greatcircle fit folder --targets fz
+$ greatcircle fit flight.xlsx --targets fz
+$ greatcircle fit broken.parquet --targets fz
+$ greatcircle fit empty.csv --targets fz
+$ greatcircle fit header.csv --targets fz
+$ greatcircle fit row.csv --targets fz
+$ greatcircle fit words.csv --targets fz
+$ greatcircle fit flight.csv --targets force
+$ greatcircle fit flight.csv --targets fz,z
+$ greatcircle fit flight.csv --targets fz --inputs z vq
+$ greatcircle fit flight.csv --targets fz --inputs z fz
+$ greatcircle fit flight.csv --targets weather
+$ greatcircle fit flight.csv --targets fz --inputs weather
+$ greatcircle fit hole.csv --targets fz
+$ greatcircle fit switch.parquet --targets on
+$ greatcircle fit flight.csv --targets one --classify
+$ greatcircle fit flight.csv --targets fz --classify
+$ greatcircle fit flight.csv --targets fz one --classify
+$ greatcircle fit flight.csv --targets weather --classify --loss huber
+$ greatcircle fit label.csv --targets weather --classify
+$ greatcircle fit flight.csv --targets fz --out flight.csv
+$ greatcircle fit flight.csv --targets fz --test-fraction 1.5
+$ greatcircle fit flight.csv --targets fz --lipschitz -2
+$ greatcircle fit flight.csv --targets fz --lipschitz 2 --method ad
+$ greatcircle fit flight.csv --targets fz --hidden 4 0
+$ greatcircle fit flight.csv --targets fz --max-iter 0
+$ greatcircle fit flight.csv --targets fz --seed -1
+$ greatcircle fit late.csv --targets kind --classify --split time --hidden 3 --max-iter 1 --quiet
+""",
+    "greatcircle predict": """
+$ greatcircle predict
+$ greatcircle predict flight.csv
+$ greatcircle predict missing.safetensors flight.csv
+$ greatcircle predict flight.csv model.safetensors
+$ greatcircle predict short.safetensors flight.csv
+$ greatcircle predict model.safetensors missing.csv
+$ greatcircle predict model.safetensors flight.csv
+$ greatcircle predict model.safetensors flight.csv --out predictions.xlsx
+$ greatcircle predict model.safetensors flight.csv --out notes.txt/predictions.csv
+$ greatcircle predict runs/late/model.safetensors words.csv
+""",
+    "greatcircle reproduce": """
+$ greatcircle reproduce
+$ greatcircle reproduce exp3
+$ greatcircle reproduce exp1 --seeds 0
+$ greatcircle reproduce exp1 --jobs 0
+$ greatcircle reproduce exp1 --methods adam
+$ greatcircle reproduce exp1 --out notes.txt
+$ greatcircle reproduce exp1 --data flight.csv
+$ greatcircle reproduce exp1 --data missing.csv --targets fz
+$ greatcircle reproduce exp1 --data neural-fly
+$ greatcircle reproduce exp1 --data neural-fly --path folder
+""",
+}

@@ -1,0 +1,394 @@
+"""Every message a user can provoke, in one list to be read: `messages.txt`.
+
+`python tests/test_messages.py` writes the list anew. Read what has changed as a new user would: a
+message says what was given, what was expected, and what to try.
+"""
+
+import ast
+import contextlib
+import copy
+import io
+import json
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import polars as pl
+import pytest
+
+import greatcircle
+from greatcircle import cli
+from greatcircle.checkpoint import NAME
+from greatcircle.sealed import opened, sealed
+from messages_provoked import AREAS
+
+LIST = Path(__file__).with_name("messages.txt")
+SOURCE = Path(greatcircle.__file__).parent
+
+NOT_PROVOKED = {
+    "greatcircle.report.charts:learning_curves": "only the experiments call it, with whole data",
+    "greatcircle.report.charts:heatmaps": "only the experiments call it, with whole data",
+    "greatcircle.report.page:TableBlock.__post_init__": "only reports make one, with whole rows",
+    "greatcircle.datasets.download:fetch": "needs the network; tests/test_downloads.py",
+    "greatcircle.datasets.neural_lander:_resample": "needs a recording; tests/test_datasets.py",
+    "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/test_sweep.py",
+    "greatcircle.experiments.sweep:Store.writer": "needs two sweeps at once; tests/test_sweep.py",
+    "greatcircle.experiments.sweep:_on_cluster": "needs a machine without dask",
+}
+"""Functions whose errors no small case reaches, and why."""
+
+Site = tuple[str, int]
+"""A file and a line of it."""
+
+
+class Provoked:
+    """What the cases said, and where in the library it was raised."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.sites: set[Site] = set()
+
+    def note(self, error: BaseException | None) -> None:
+        """Where an exception, and those behind it, were raised."""
+        while error is not None:
+            trace = error.__traceback__
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            if trace is not None:
+                self.sites.add((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+            if error.__cause__ is not None and error.__context__ is not error.__cause__:
+                self.note(error.__cause__)
+            error = error.__context__
+
+
+class Heard(io.StringIO):
+    """Standard error that notes which exception its words are about."""
+
+    encoding = "utf-8"
+
+    def __init__(self, provoked: Provoked) -> None:
+        super().__init__()
+        self._provoked = provoked
+
+    def write(self, words: str, /) -> int:
+        self._provoked.note(sys.exception())
+        return super().write(words)
+
+
+def provoke(folder: Path) -> Provoked:
+    """Run all cases in a folder."""
+    provoked = Provoked()
+    names = scene(folder)
+    for heading, cases in AREAS.items():
+        provoked.lines += [heading, "=" * len(heading), ""]
+        for case in cases.strip().splitlines():
+            said = command(case, provoked) if case.startswith("$") else call(case, names, provoked)
+            shown = case if case.startswith("$") else f">>> {case}"
+            provoked.lines += [shown, *(f"    {line}" for line in neutral(said, folder)), ""]
+    return provoked
+
+
+def call(case: str, names: dict[str, Any], provoked: Provoked) -> str:
+    """What a line of Python raises, or warns of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            eval(case, names)
+        except Exception as error:
+            provoked.note(error)
+            return f"{type(error).__name__}: {error}"
+    return "\n".join(f"{w.category.__name__}: {w.message}" for w in caught) or "nothing"
+
+
+def command(case: str, provoked: Provoked) -> str:
+    """What a command says on standard error, and its exit code."""
+    with contextlib.redirect_stderr(Heard(provoked)) as heard, muted():
+        try:
+            code = cli.main(case.split()[2:])
+        except SystemExit as end:  # from the parser
+            code = end.code
+    said = heard.getvalue()
+    usage = re.search(r"^greatcircle.*: error: ", said, re.MULTILINE)  # its usage comes first
+    return f"{said[usage.start() if usage else 0 :].strip()}\nexit code {code}"
+
+
+@contextlib.contextmanager
+def muted() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+def neutral(said: str, folder: Path) -> list[str]:
+    """Without what differs from machine to machine; of others' long messages the first line."""
+    said = said.replace(str(folder), "FOLDER").replace(greatcircle.__version__, "VERSION")
+    said = re.sub(r"0x[0-9a-f]{6,}", "0xADDRESS", said)
+    said = re.sub(r"\d+\.\d{9,}", "NUMBER", said)
+    said = re.sub(r"\(choose from .*\)", lambda m: m[0].replace("'", ""), said)
+    lines = [line for line in said.splitlines() if line.strip()]
+    foreign = len(lines) > 1 and not lines[-1].startswith(("exit code", "ConvergenceWarning"))
+    return [lines[0], "…"] if foreign else lines
+
+
+def scene(folder: Path) -> dict[str, Any]:
+    """Small data, one fitted model of each kind, and files with one fault each."""
+    names: dict[str, Any] = {name: getattr(greatcircle, name) for name in greatcircle.__all__}
+    exec(
+        "import numpy as np, jax.numpy as jnp, polars as pl\n"
+        "import greatcircle\n"
+        "from greatcircle import batches, scaling, storage\n"
+        "from greatcircle.activations import declare\n"
+        "from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander\n"
+        "from greatcircle.datasets import Table\n"
+        "from greatcircle.datasets.split import split\n"
+        "from sklearn.pipeline import make_pipeline\n"
+        "from sklearn.preprocessing import StandardScaler\n",
+        names,
+    )
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((12, 3))
+    y = np.abs(X[:, 0]) + X[:, 1]
+    names |= {"X": X, "y": y, "labels": np.where(y > np.median(y), "high", "low")}
+    names |= {"hole": np.where(np.arange(36).reshape(12, 3) == 7, np.nan, X)}
+    short = {"hidden_layer_sizes": (3,), "max_iter": 1, "random_state": 0}
+    names["short"] = short
+    model = greatcircle.LipschitzRegressor(**short).fit(X, y)
+    classifier = greatcircle.LipschitzClassifier(**short).fit(X, names["labels"])
+    network = greatcircle.Network((3, 3, 1))
+    problem = greatcircle.Problem(network, X, y[:, None])
+    names |= {"model": model, "classifier": classifier, "network": network, "problem": problem}
+    names |= {"weights": network.initial_weights(0), "Mine": Mine, "Cube": Cube}
+    names |= {"interrupt": interrupt, "Own": Own, "changed": changed}
+    tanh = greatcircle.activations.declare(jnp.tanh, (0, 1))
+    names["tanh"] = greatcircle.Network((3, 3, 1), tanh, bias=True)
+    write_tables(folder, X, y)
+    (folder / "folder.safetensors").mkdir()
+    write_models(folder, model, classifier)
+    write_checkpoints(folder, X, y, short)
+    mapped = np.memmap(folder / "X.dat", np.float64, "w+", shape=X.shape)
+    mapped[:] = X
+    names["mapped"] = mapped
+    return names
+
+
+class Mine:
+    """A user's objective."""
+
+    def loss(self, weights: Any) -> Any:
+        return sum((w**2).sum() for w in weights)
+
+
+class Cube(greatcircle.losses.Squared):
+    """A user's loss."""
+
+
+class Own(greatcircle.LipschitzRegressor):
+    """A user's estimator."""
+
+
+def interrupt(row: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def write_tables(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
+    good = pl.DataFrame({"z": X[:, 0], "v": X[:, 1], "fz": y, "weather": "calm", "one": 7})
+    good.write_csv(folder / "flight.csv")
+    good.write_parquet(folder / "flight.parquet")
+    good[:1].write_csv(folder / "row.csv")
+    good.select("weather", "fz").write_csv(folder / "words.csv")
+    late = pl.Series("kind", ["a", "b"] * 5 + ["c", "c"])
+    good.with_columns(late).write_csv(folder / "late.csv")
+    hole = pl.when(pl.int_range(pl.len()) == 4).then(None).otherwise(pl.col("v")).alias("v")
+    good.with_columns(hole).write_csv(folder / "hole.csv")
+    good.with_columns(hole.cast(pl.String).alias("weather")).write_csv(folder / "label.csv")
+    good.with_columns(pl.lit(True).alias("on")).write_parquet(folder / "switch.parquet")
+    (folder / "empty.csv").write_text("")
+    (folder / "header.csv").write_text("z,fz\n")
+    (folder / "flight.xlsx").write_text("")
+    (folder / "broken.parquet").write_text("no")
+    (folder / "notes.txt").write_text("")
+    (folder / "folder").mkdir()
+    (folder / "flights").mkdir()
+    fields = ("p", "v", "q", "pwm", "fa")
+    for wind, cell in (("nowind", "x"), ("35wind", "[1]")):
+        flight = pl.DataFrame({"t": [0.0]} | {name: [cell] for name in fields})
+        flight.write_csv(folder / "flights" / f"custom_figure8_NF_{wind}.csv")
+
+
+def write_models(folder: Path, model: Any, classifier: Any) -> None:
+    """A whole file of each model, and copies with one fault each."""
+    model.save(folder / "model.safetensors")
+    classifier.save(folder / "classifier.safetensors")
+    whole = (folder / "model.safetensors").read_bytes()
+    for name, data in {
+        "short": whole[:-9],
+        "empty": b"",
+        "text": b"a long enough text that is no model",
+        "list": framed([1, 2]),
+        "no JSON": whole[:9] + b"?" + whole[10:],
+        "of another library": framed({"__metadata__": {"format": "pt"}}),
+        "numbers as text": framed({"__metadata__": {"format": "greatcircle", "n": 1}}),
+        "altered": whole[:-1] + bytes([whole[-1] ^ 1]),
+        "newer": sealed({}, {"format_version": "99", "versions": '{"greatcircle": "9.0"}'}),
+        "newer, unknown": sealed({}, {"format_version": "99"}),
+    }.items():
+        (folder / f"{name}.safetensors").write_bytes(data)
+    (folder / "tampered").mkdir()
+    both = {"r": opened(whole), "c": opened((folder / "classifier.safetensors").read_bytes())}
+    for name, (kind, arrays, texts) in TAMPERED.items():
+        data = sealed(*tampered(*both[kind], arrays, texts))
+        (folder / "tampered" / f"{name}.safetensors").write_bytes(data)
+    for name, there, other in (("type", b'"F64"', b'"F8 "'), ("places", b"[0,", b"[8,")):
+        data = resealed(whole.replace(there, other, 1))
+        (folder / "tampered" / f"{name}.safetensors").write_bytes(data)
+
+
+TAMPERED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "estimator": ("r", {}, {"estimator": "Pipeline"}),
+    "no-estimator": ("r", {}, {"estimator": None}),
+    "parameters": ("r", {}, {"parameters": "[]"}),
+    "no-parameters": ("r", {}, {"parameters": "{"}),
+    "unknown-parameter": ("r", {}, {"parameters": {"learning_rate": 0.1}}),
+    "odd-parameter": ("r", {}, {"parameters": {"tol": {"pickle": "…"}}}),
+    "odd-object": ("r", {}, {"parameters": {"loss": {"object": "os.system", "fields": {}}}}),
+    "odd-number": ("r", {}, {"parameters": {"tol": {"numpy": "float32", "value": "1"}}}),
+    "odd-type": ("r", {}, {"parameters": {"dtype": {"dtype": "object"}}}),
+    "constant": ("r", {}, {"fit": "NaN"}),
+    "activation": ("r", {}, {"network": {"activation": "gelu"}}),
+    "sizes": ("r", {}, {"network": {"sizes": [3, 3.0, 1]}}),
+    "no-weights": ("r", {"weights.1": None}, {}),
+    "shape": ("r", {"weights.1": np.ones((9, 9))}, {}),
+    "infinite": ("r", {"weights.1": np.full((4, 1), np.inf)}, {}),
+    "radii": ("r", {"radii": np.array([1.0, 2.0])}, {}),
+    "scaling": ("r", {}, {"scaling": "minmax"}),
+    "spread": ("r", {"scaling.spread": np.zeros(3)}, {}),
+    "shift": ("r", {"scaling.shift": np.full(3, np.nan)}, {}),
+    "n_features": ("r", {}, {"fit": {"n_features_in": 5}}),
+    "names": ("r", {}, {"fit": {"feature_names_in": ["z"]}}),
+    "target_names": ("r", {}, {"fit": {"target_names": [1]}}),
+    "n_iter": ("r", {}, {"fit": {"n_iter": 5}}),
+    "loss": ("r", {}, {"fit": {"loss": {"tuple": []}}}),
+    "single": ("c", {}, {"estimator": "LipschitzRegressor", "fit": {"single_output": 1}}),
+    "units": (
+        "r",
+        {
+            "weights.0": np.ones((4, 3)),
+            "weights.1": np.ones((4, 2)),
+            "radii": np.sqrt([12.0, 8.0]),
+            "scaling.target_shift": np.zeros(2),
+        },
+        {"network": {"sizes": [3, 3, 2]}},
+    ),
+    "classes": ("c", {}, {"classes": {"labels": ["low", "high"]}}),
+    "labels": ("c", {}, {"classes": {"labels": [1, 2]}}),
+    "width": ("c", {}, {"classes": {"width": 1}}),
+    "no-labels": ("c", {}, {"classes": None}),
+    "more": ("r", {"payload": np.ones(3)}, {}),
+    "certificate": ("r", {}, {"certificate": {"value": 1e-3}}),
+    "tiny": ("r", {"scaling.spread": np.full(3, 1e-300), "scaling.factor": np.array(1e-300)}, {}),
+}
+"""Of which kind of model, and which arrays and texts are other than in the whole file."""
+
+
+def tampered(tensors: Any, texts: Any, arrays: Any, words: Any) -> tuple[Any, Any]:
+    """None takes away, and a dictionary changes a part of a text that is JSON."""
+    for name, value in words.items():
+        if isinstance(value, dict):
+            words = words | {name: json.dumps(json.loads(texts[name]) | value)}
+    tensors, texts = tensors | arrays, texts | words
+    return tuple({n: v for n, v in part.items() if v is not None} for part in (tensors, texts))
+
+
+def framed(header: Any) -> bytes:
+    """A file that has a header and no arrays."""
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+def resealed(data: bytes) -> bytes:
+    """With the right checksum, which anyone can compute."""
+    blank = re.sub(rb'"checksum":"[0-9a-f]{64}"', b'"checksum":"' + b"0" * 64 + b'"', data)
+    digest = blake2b(blank, digest_size=32).hexdigest().encode()
+    return blank.replace(b"0" * 64, digest, 1)
+
+
+def write_checkpoints(folder: Path, X: np.ndarray, y: np.ndarray, short: dict[str, Any]) -> None:
+    greatcircle.LipschitzRegressor(**short, checkpoint=folder / "begun").fit(X, y)
+    whole = (folder / "begun" / NAME).read_bytes()
+    tensors, texts = opened(whole)
+    last = f"state.{sum(name.startswith('state.') for name in tensors) - 1}"
+    fewer = {name: t for name, t in tensors.items() if name != last}
+    for name, data in {
+        "damaged": whole[:-1] + bytes([whole[-1] ^ 1]),
+        "of a model": (folder / "model.safetensors").read_bytes(),
+        "of other layers": sealed(fewer, texts),
+    }.items():
+        (folder / name).mkdir()
+        (folder / name / NAME).write_bytes(data)
+
+
+def changed(model: Any, **attributes: Any) -> Any:
+    """A copy with other attributes."""
+    model = copy.deepcopy(model)
+    for name, value in attributes.items():
+        setattr(model, name, value)
+    return model
+
+
+@pytest.fixture(scope="module")
+def provoked(tmp_path_factory) -> Provoked:
+    return provoked_in(tmp_path_factory.mktemp("scene").resolve())
+
+
+def provoked_in(folder: Path) -> Provoked:
+    with contextlib.chdir(folder):
+        return provoke(folder)
+
+
+def test_the_list_is_what_the_library_says(provoked):
+    said = "\n".join(provoked.lines)
+    assert said == LIST.read_text("utf-8"), (
+        "read what is new; python tests/test_messages.py keeps it"
+    )
+
+
+def test_every_error_is_in_the_list(provoked):
+    missing = [
+        f"{place} ({Path(file).name}:{lines[0]})"
+        for place, file, lines in raises()
+        if place not in NOT_PROVOKED
+        and not any(f == file and line in lines for f, line in provoked.sites)
+    ]
+    assert not missing, "add a case that provokes it: " + "\n".join(missing)
+
+
+def test_the_exceptions_are_needed():
+    assert set(NOT_PROVOKED) <= {place for place, *_ in raises()}
+
+
+def raises() -> Iterator[tuple[str, str, range]]:
+    """Module and function, file, and lines of each `raise` of an error of our own."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        module = ".".join(("greatcircle", *path.relative_to(SOURCE).with_suffix("").parts))
+        for function, node in _raises_below(ast.parse(path.read_text("utf-8")), ()):
+            place = f"{module.removesuffix('.__init__')}:{'.'.join(function)}"
+            yield place, str(path), range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _raises_below(node: ast.AST, inside: tuple[str, ...]) -> Iterator[tuple[tuple, ast.Raise]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Raise) and child.exc is not None:
+            yield inside, child
+        named = isinstance(child, ast.FunctionDef | ast.ClassDef)
+        yield from _raises_below(child, (*inside, child.name) if named else inside)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as there:
+        LIST.write_text("\n".join(provoked_in(Path(there).resolve()).lines), "utf-8")
