@@ -38,6 +38,7 @@ NOT_PROVOKED = {
     "greatcircle.report.page:TableBlock.__post_init__": "only reports make one, with whole rows",
     "greatcircle.datasets.download:fetch": "needs the network; tests/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "needs a recording; tests/test_datasets.py",
+    "greatcircle.callbacks:_summary_writer": "needs no tensorboardX; tests/test_callbacks.py",
     "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/test_sweep.py",
     "greatcircle.experiments.sweep:Store.writer": "needs two sweeps at once; tests/test_sweep.py",
     "greatcircle.experiments.sweep:_on_cluster": "needs a machine without dask",
@@ -142,7 +143,7 @@ def scene(folder: Path) -> dict[str, Any]:
     exec(
         "import numpy as np, jax.numpy as jnp, polars as pl\n"
         "import greatcircle\n"
-        "from greatcircle import batches, scaling, storage\n"
+        "from greatcircle import batches, callbacks, scaling, storage\n"
         "from greatcircle.activations import declare\n"
         "from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander\n"
         "from greatcircle.datasets import Table\n"

@@ -4,8 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from greatcircle import LipschitzRegressor, estimators
+from greatcircle import LipschitzRegressor
 from greatcircle.datasets import Table, ground_effect
+from greatcircle.estimators import base
 from greatcircle.sources import Batches, Mapped, Parquet, source
 
 FLIGHT = ground_effect.generate(9000)
@@ -46,9 +47,9 @@ def parquet(tmp_path):
 @pytest.fixture
 def small_stream(monkeypatch):
     """Streams as long ones are treated, with few rows."""
-    monkeypatch.setattr(estimators, "SAMPLE", 1000)
-    monkeypatch.setattr(estimators, "FIRST_BATCH", 100)
-    monkeypatch.setattr(estimators, "LARGEST_BATCH", 800)
+    monkeypatch.setattr(base, "SAMPLE", 1000)
+    monkeypatch.setattr(base, "FIRST_BATCH", 100)
+    monkeypatch.setattr(base, "LARGEST_BATCH", 800)
 
 
 def halves():

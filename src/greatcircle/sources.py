@@ -221,7 +221,7 @@ def _schema(frame: "pl.LazyFrame", path: Path) -> "pl.Schema":
 class Batches:
     """An iterable of (X, y) or (X, y, sample_weight), taken as it comes.
 
-    One that can be gone through again, like a list or a data loader, is, when it ends.
+    One that can be gone through again, like a data loader, is, when it ends.
     """
 
     names: tuple[str, ...] | None = None

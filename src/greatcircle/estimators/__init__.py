@@ -1,0 +1,14 @@
+"""scikit-learn estimators, thin over the core.
+
+| module | idea |
+|---|---|
+| `regressor`, `classifier` | the estimators: what is special to numbers and to classes |
+| `base` | what they share: how they train, predict and are shown |
+| `parameters` | what their parameters mean, checked before any data are looked at |
+| `data` | checks of data, and a part held out |
+"""
+
+from greatcircle.estimators.classifier import LipschitzClassifier
+from greatcircle.estimators.regressor import LipschitzRegressor
+
+__all__ = ["LipschitzClassifier", "LipschitzRegressor"]

@@ -1,0 +1,97 @@
+"""What the parameters of an estimator mean, checked before any data are looked at."""
+
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from greatcircle.directions import Direction
+from greatcircle.methods import DIRECTIONS, METHODS, STARTS, STEPS, Start, lookup
+from greatcircle.steps import Step
+from greatcircle.stopping import Rule
+
+MAY_CHANGE = (
+    "callbacks",
+    "checkpoint",
+    "checkpoint_seconds",
+    "max_iter",
+    "n_iter_no_change",
+    "random_state",  # the checkpoint's seed counts
+    "resume",
+    "tol",
+    "verbose",
+    "warm_start",
+)
+"""Parameters that a fit may be resumed with other values of."""
+
+
+class Plan(NamedTuple):
+    """What the parameters say, checked before any data are looked at."""
+
+    direction: Direction | None
+    step: Step
+    start: Start
+    scaling: str
+    stop: Rule
+    widths: tuple[int, ...]
+
+
+class Method(NamedTuple):
+    """What a method's name, or a pair, stands for."""
+
+    direction: Direction | None
+    step: Step
+    start: Start
+    scaling: str
+    tol: float
+
+
+def method_of(choice: Any) -> Method:
+    if isinstance(choice, str):
+        named = lookup(METHODS, choice, "method")
+        direction, step = DIRECTIONS[named.direction], STEPS[named.step]
+        return Method(direction, step, STARTS[named.start], named.scaling, named.tol)
+    if not isinstance(choice, tuple) or len(choice) != 2:
+        raise ValueError(
+            f"method is {choice!r}; expected one of {', '.join(METHODS)}, or a pair "
+            "(direction, step)"
+        )
+    direction, step = choice
+    if isinstance(direction, str):
+        direction = lookup(DIRECTIONS, direction, "method's direction")
+    if isinstance(step, str):
+        step = lookup(STEPS, step, "method's step")
+    return method_of("auto")._replace(direction=direction, step=step)
+
+
+def checked_budget(lipschitz: Any, scaling: str) -> float:
+    if scaling == "paper":
+        raise ValueError(
+            f"lipschitz is {lipschitz!r} with scaling='paper', which has no global bound; "
+            "use scaling='standard' or 'max'"
+        )
+    if not isinstance(lipschitz, Real) or not 0 < float(lipschitz) < np.inf:
+        raise ValueError(f"lipschitz is {lipschitz!r}; expected a positive number, or None")
+    return float(lipschitz)
+
+
+def checked_widths(hidden_layer_sizes: Any) -> tuple[int, ...]:
+    """One number is one hidden layer, as in scikit-learn."""
+    widths = np.atleast_1d(np.asarray(hidden_layer_sizes, dtype=object)).tolist()
+    if not all(map(is_count, widths)):
+        raise ValueError(
+            f"hidden_layer_sizes is {hidden_layer_sizes!r}; expected positive whole numbers, or "
+            "'auto'"
+        )
+    return tuple(widths)
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def check_early_stopping(fraction: Any, patience: Any) -> None:
+    if not isinstance(fraction, Real) or not 0 < float(fraction) < 1:
+        raise ValueError(f"validation_fraction is {fraction!r}; expected a number in (0, 1)")
+    if not is_count(patience):
+        raise ValueError(f"n_iter_no_change is {patience!r}; expected a whole number from 1 up")
