@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from greatcircle import Network, Problem, sphere
 from greatcircle import arc as arcs
@@ -13,6 +14,18 @@ from greatcircle.losses import LOSSES
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
 LOSS_NAMES = tuple(LOSSES)
+
+
+def thinned(cases, every):
+    """One case of so many by default; the others are slow tests."""
+    return [
+        pytest.param(
+            *(c if isinstance(c, tuple) else (c,)), marks=() if i % every == 0 else pytest.mark.slow
+        )
+        for i, c in enumerate(cases)
+    ]
+
+
 SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.most_bent is not None)
 
 

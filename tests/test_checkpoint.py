@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from greatcircle import LipschitzClassifier, LipschitzRegressor
 from greatcircle.checkpoint import NAME
+from small import thinned
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((150, 3))
@@ -37,7 +38,7 @@ def same(a, b):
     )
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", thinned(("float64", "float32"), 2))
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
@@ -136,7 +137,7 @@ model(sys.argv[2], max_iter=100_000, checkpoint_seconds=0).fit(X, Y)
 """
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", thinned((1, 10), 2))
 def test_a_kill_leaves_a_whole_checkpoint(tmp_path, kills):
     rng = np.random.default_rng(kills)
     here = os.path.dirname(__file__)

@@ -7,10 +7,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from greatcircle import cli, descent, estimators, methods, scaling, storage
+from greatcircle import cli, descent, methods, scaling, storage
 from greatcircle.cli import fit
 from greatcircle.datasets import ground_effect
 from greatcircle.datasets import split as splits
+from greatcircle.estimators import regressor
 
 ROWS = 150
 SHORT = ["--max-iter", "3", "--hidden", "4"]
@@ -99,7 +100,7 @@ def test_choices_are_those_of_the_library():
     """Written down twice, for `fit --help` should not wait for JAX."""
     assert tuple(methods.METHODS) == fit.METHODS
     assert scaling.SCALINGS == fit.SCALINGS
-    assert ("auto", *estimators.LOSSES) == fit.LOSSES
+    assert ("auto", *regressor.LOSSES) == fit.LOSSES
     assert splits.SPLITS == fit.SPLITS
 
 

@@ -1,5 +1,7 @@
 """The majorants as functions of the angle; `test_steps.py` has the rules that minimise them."""
 
+from itertools import product
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +16,7 @@ from greatcircle.activations import declare
 from greatcircle.arc import Arc, Here
 from greatcircle.majorants import data_majorant_terms, majorant_terms, smooth_majorant_terms
 from greatcircle.steps import DataMajorant, Majorant, SmoothMajorant
-from small import LOSS_NAMES, SMOOTH_NAMES, small, start_of_arc, steepest_arc
+from small import LOSS_NAMES, SMOOTH_NAMES, small, start_of_arc, steepest_arc, thinned
 
 
 @pytest.mark.usefixtures("x64")
@@ -118,9 +120,10 @@ def growth(terms, t):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("activation", ["relu", "abs", "tanh"])
-@pytest.mark.parametrize("hidden", [(), (4,), (3, 5, 4)])
+@pytest.mark.parametrize(
+    ("hidden", "activation", "bias"),
+    thinned(product([(), (4,), (3, 5, 4)], ["relu", "abs", "tanh"], [False, True]), 3),
+)
 def test_the_outputs_never_move_further_than_both_majorants_say(hidden, activation, bias):
     rng = np.random.default_rng(len(hidden))
     network = Network((3, *hidden, 2), activation, bias=bias)
@@ -161,9 +164,8 @@ def test_the_outputs_never_move_further_than_both_majorants_say(hidden, activati
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("bias", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("loss", LOSS_NAMES)
-@pytest.mark.parametrize("activation", SMOOTH_NAMES)
+@pytest.mark.parametrize("bias", thinned((False, True), 2))
+@pytest.mark.parametrize(("activation", "loss"), thinned(product(SMOOTH_NAMES, LOSS_NAMES), 3))
 def test_the_loss_never_crosses_the_smooth_majorant(activation, loss, bias):
     """A theorem, so without tolerance beyond rounding; at any angle, in any direction."""
     rng = np.random.default_rng(3)

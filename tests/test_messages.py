@@ -175,6 +175,7 @@ def scene(folder: Path) -> dict[str, Any]:
     mapped = np.memmap(folder / "X.dat", np.float64, "w+", shape=X.shape)
     mapped[:] = X
     names["mapped"] = mapped
+    names["long"] = np.memmap(folder / "long.dat", np.float32, "w+", shape=(100_001, 2))
     return names
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import oracle
 from greatcircle import sphere
 from greatcircle.precision import precision
+from small import thinned
 
 SHAPES = ((3, 4), (4, 2), (2, 5))
 RADII = np.array([1.0, 0.3, 7.0])
@@ -90,7 +91,7 @@ def test_transport_takes_the_velocity_along(seed, angle):
             np.testing.assert_allclose(a, b, atol=1e-11)
 
 
-@pytest.mark.parametrize("angle", [1e-4, 1e-3, 1e-2, 1e-1])
+@pytest.mark.parametrize("angle", thinned((1e-2, 1e-4, 1e-3, 1e-1), 4))
 def test_norm_survives_a_hundred_thousand_float32_turns(angle):
     """Each turn along a fresh random tangent, all compiled into one loop."""
     shape, radius = (25, 30), 1.7

@@ -273,11 +273,6 @@ class LipschitzEstimator(ABC, BaseEstimator):
                 "early_stopping holds out rows in memory; with a stream of rows use "
                 "early_stopping=False: a turn that unseen rows refuse is not taken there anyway"
             )
-        if self.checkpoint is not None or self.resume:
-            raise ValueError(
-                "checkpoint and resume need all rows in memory; with a stream of rows use "
-                "checkpoint=None and resume=False"
-            )
         sample = stream.draw(SAMPLE)
         if sample is None:
             raise ValueError("X has no rows; expected at least one batch")
@@ -287,6 +282,11 @@ class LipschitzEstimator(ABC, BaseEstimator):
             self.target_names_ = stream.target_names
         if len(rows) < SAMPLE:  # that was all
             return self._train(plan, rows, bar, goes_on)
+        if self.checkpoint is not None or self.resume:
+            raise ValueError(
+                "checkpoint and resume need all rows in memory; with a long stream use "
+                "checkpoint=None and resume=False"
+            )
         dtype = "float32" if self.dtype == "auto" else self.dtype
         if goes_on:
             self._check_unchanged(plan)
