@@ -113,7 +113,7 @@ def test_the_cover_is_pairwise():
     assert len(COVER) < 1.3 * len(STEPS) * len(ACTIVATION_NAMES)
 
 
-@pytest.mark.parametrize(("direction", "step", "loss", "activation"), thinned(COVER, 3), ids=str)
+@pytest.mark.parametrize(("direction", "step", "loss", "activation"), thinned(COVER, 4), ids=str)
 def test_contract(direction, step, loss, activation):
     contract(direction, step, loss, activation)
 

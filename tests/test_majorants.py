@@ -63,7 +63,7 @@ def test_the_search_starts_below_the_minimum(seed):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("bias", thinned((True, False), 2))
 @pytest.mark.parametrize("loss", ["squared", "softmax"])
 def test_data_majorant_agrees_with_the_oracle_for_layers_of_any_speed(loss, bias):
     s = small(4, depth=4, loss=loss, bias=bias)
@@ -208,7 +208,7 @@ def test_the_smooth_majorant_is_no_looser_than_it_must_be(k):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("bias", thinned((True, False), 2))
 @pytest.mark.parametrize("search", ["brent", "golden"])
 def test_the_smooth_step_is_the_majorants_minimum(search, bias):
     s = small(4, depth=3, activation="tanh", bias=bias)

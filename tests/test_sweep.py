@@ -53,7 +53,7 @@ def test_finished_runs_are_not_repeated_and_new_ones_are_added(whole, monkeypatc
     assert store.path.read_bytes() == before
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
 def test_kill_at_random_moments_loses_and_repeats_nothing(whole, tmp_path, kills):
     rng = np.random.default_rng(kills)
     folder = whole.parent / f"killed{kills}"
