@@ -295,8 +295,7 @@ def _stuck(
     point: Point, initial_loss: float, records: list[Record], halvings: int
 ) -> tuple[str, str]:
     """No lower loss along the arc: arrived as far as the precision goes, or not."""
-    # A mean over thousands of rows is no better than a few units in the last place.
-    digits = 8 * float(jnp.finfo(point.loss.dtype).eps)
+    digits = 4 * float(jnp.finfo(point.loss.dtype).eps)
     # Of a sum of squares that has come down to nothing, the residuals themselves are rounded.
     rounding = digits * abs(float(point.loss)) + digits**2 * abs(initial_loss)
     if abs(float(point.predicted)) > rounding:

@@ -215,7 +215,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31)
         checkpoint = self._opened_checkpoint(rows) if whole_fit else None
         saved = checkpoint.read() if checkpoint and self.resume else None
-        random = np.random.RandomState(saved.seed if saved else seed)
+        seed = saved.seed if saved else seed
+        random = np.random.RandomState(seed)
         training, unseen = rows, None
         if self.early_stopping and whole_fit:
             training, unseen = split_off(
@@ -228,7 +229,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
             dtype = self.dtype
             if dtype == "auto":
                 dtype = "float64" if len(training) <= FEW_ROWS else "float32"
-            self._begin(plan, training, np.random.default_rng(random.randint(2**31)), dtype)
+            self._begin(plan, training, np.random.default_rng(seed), dtype)
         whole = self._problem(training, dtype)
         held_out = None if unseen is None else self._problem(unseen, dtype)
         earlier = self.history_.rows() if goes_on and not whole_fit else ()
