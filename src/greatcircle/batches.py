@@ -29,6 +29,7 @@ from greatcircle.descent import (
     nowhere,
     on_host,
     record_of,
+    result_at,
     spent_on,
     visit_point,
 )
@@ -125,17 +126,11 @@ def descend_in_batches(
                         _, point = visit(other or judge, radii, point._replace(loss=jnp.inf), zero)
         except KeyboardInterrupt:
             ending = "interrupted", "interrupted from the keyboard"
-        outcome, reason = ending or ("", "")
-        reached = Result(
-            weights=on_host(point.weights),
-            loss=float(point.loss) * unit,
+        reached = replace(
+            result_at((radii, point), unit, ending or ("", ""), records),
             initial_loss=initial_loss,
-            outcome=outcome,
-            reason=reason,
-            records=records,
             evaluations=evaluations,
             setup_seconds=setup_seconds,
-            state=(radii, point),
         )
     if ending or whole is None:
         return reached

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from greatcircle.descent import Result, descend, on_host, start_of
+from greatcircle.descent import Result, descend, result_at, start_of
 from greatcircle.problem import Problem
-from greatcircle.record import Evaluations, Record
+from greatcircle.record import Record
 from greatcircle.sealed import SUFFIX, opened, sealed, write
 from greatcircle.sphere import Tree
 from greatcircle.watch import History, Row, Watch
@@ -139,7 +139,7 @@ def checkpointed(
         like = start_of(problem, weights, settings["direction"])
         state = saved.state(like)
         if watch.done():
-            return _ended(problem, state, saved.records)
+            return result_at(state, float(problem.unit), ("stopped", ""), saved.records)
 
     def keep(state: Any, records: Sequence[Record]) -> None:
         if checkpoint.due():
@@ -155,22 +155,6 @@ def checkpointed(
     )
     checkpoint.write(seed, result.state, result.records, watch.rows, watch.best)
     return result
-
-
-def _ended(problem: Problem, state: Any, records: Sequence[Record]) -> Result:
-    """The result of a run that its watch had already stopped when it was saved."""
-    point = state[1]
-    return Result(
-        weights=on_host(point.weights),
-        loss=float(point.loss) * float(problem.unit),
-        initial_loss=math.nan,
-        outcome="stopped",
-        reason="",
-        records=list(records),
-        evaluations=Evaluations(),
-        setup_seconds=0.0,
-        state=state,
-    )
 
 
 def fingerprint(parameters: Mapping[str, Any], **arrays: np.ndarray | None) -> dict[str, str]:

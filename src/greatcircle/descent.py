@@ -206,17 +206,32 @@ def descend(
             ending = "interrupted", "interrupted from the keyboard"
         outcome, reason = ending
         log.info("%s after %d iterations: %s", outcome, len(records), reason)
-        return Result(
-            weights=on_host(point.weights),
-            loss=float(point.loss) * unit,
+        result = result_at((radii, point), unit, ending, records)
+        return replace(
+            result,
             initial_loss=initial_loss,
-            outcome=outcome,
-            reason=reason,
-            records=records,
             evaluations=evaluations,
             setup_seconds=setup_seconds,
-            state=(radii, point),
         )
+
+
+def result_at(
+    state: tuple[Array, Point], unit: float, ending: tuple[str, str], records: Sequence[Record]
+) -> Result:
+    """A run that ends in this state, of whose beginning nothing is known."""
+    point = state[1]
+    outcome, reason = ending
+    return Result(
+        weights=on_host(point.weights),
+        loss=float(point.loss) * unit,
+        initial_loss=math.nan,
+        outcome=outcome,
+        reason=reason,
+        records=list(records),
+        evaluations=Evaluations(),
+        setup_seconds=0.0,
+        state=state,
+    )
 
 
 # Higher levels take a second longer, and the program is no faster for it: its time is in matrix
