@@ -6,8 +6,8 @@ Section 2.3 of the paper asks three things of ρ, for all real x and y:
 2. |ρ(x) − ρ(y)| ≤ |x − y|, so that gains multiply;
 3. |ρ'(x)| ≤ 1 wherever the derivative exists.
 
-Each activation carries the interval of its slopes: [0, 1], or [−1, 1] for `abs` and `sin`, because
-certificates differ between the two. Kinks take the derivative of the branch z ≥ 0, and NaN passes
+Each activation carries the interval of its slopes: within [0, 1], or [−1, 1] for `abs` and `sin`,
+because certificates use it. Kinks take the derivative of the branch z ≥ 0, and NaN passes
 through every one of them.
 """
 
@@ -90,7 +90,7 @@ ACTIVATIONS: dict[str, Activation] = {
         # slopes 0 and 1
         Activation("relu", lambda z: jnp.where(z < 0, 0, z), curved=False),
         # slopes 0.01 and 1
-        Activation("leaky_relu", _leaky_relu, curved=False),
+        Activation("leaky_relu", _leaky_relu, (0.01, 1.0), curved=False),
         # slopes −1 and 1
         Activation("abs", lambda z: jnp.where(z < 0, -z, z), (-1.0, 1.0), curved=False),
         # ρ' = 1 − tanh² in (0, 1]; |ρ''| is largest where tanh² = 1/3
@@ -103,7 +103,7 @@ ACTIVATIONS: dict[str, Activation] = {
         Activation("arctan", jnp.arctan, most_bent=math.sqrt(27) / 8),
         # ρ' = eᶻ in (0, 1) for z < 0, else 1
         Activation("elu", _elu, most_bent=1.0),
-        Activation("identity", lambda z: z, curved=False, most_bent=0.0),
+        Activation("identity", lambda z: z, (1.0, 1.0), curved=False, most_bent=0.0),
     )
 }
 

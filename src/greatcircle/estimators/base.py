@@ -425,14 +425,22 @@ class LipschitzEstimator(ABC, BaseEstimator):
     def _bound(self, weights: Any) -> float:
         return self.scaling_.bound(certificate.spectral(self.network_.linear(weights)).value)
 
+    def layers(self) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
+        """Matrices (fan_in, fan_out) and biases of the network, which sees scaled inputs."""
+        check_is_fitted(self)
+        matrices = [np.asarray(w) for w in self.network_.linear(self.weights_)]
+        return matrices, [w[-1] for w in self.weights_] if self.network_.bias else None
+
     @property
     def certificate_(self) -> Certificate:
-        """∏ ‖W_i‖_op in units of y per unit of X (with `scaling="paper"`: of x/‖x‖).
+        """`certificate.tight` of the model, in units of y per unit of X.
 
-        For a classifier the outputs are logits.
+        With `scaling="paper"` it holds for ‖x‖ ≥ 1. For a classifier the outputs are logits.
         """
         check_is_fitted(self)
-        return Certificate(self._bound(self.weights_), "spectral")
+        if getattr(self, "_certified", (None,))[0] is not self.weights_:
+            self._certified = self.weights_, certificate.tight(self)
+        return self._certified[1]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a .safetensors file; `greatcircle.load` reads it.
