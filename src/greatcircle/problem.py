@@ -70,6 +70,17 @@ class _Backward(NamedTuple):
     adjoints: Adjoints
 
 
+class Block(NamedTuple):
+    """Some of the rows."""
+
+    some: Callable[[Array], Array]
+    """Takes these rows of an array of all."""
+    pull: Callable[[Array], Array]
+    """Gradient of their mean loss in their outputs."""
+    share: float
+    """Of all rows."""
+
+
 @jax.tree_util.register_pytree_node_class
 class Problem:
     """A network, a loss and the data to fit, already scaled.
@@ -188,28 +199,40 @@ class Problem:
 
     def value(self, weights: Weights) -> Array:
         """The loss in units of `unit`."""
-        return self._scaled(self.network.apply(weights, self.inputs))
+        return self.scaled_loss_of(self.network.apply(weights, self.inputs))
 
     def forward(self, weights: Weights) -> tuple[Array, _Forward]:
         """The loss, and what each layer saw."""
         outputs, trace = self.network.forward(weights, self.inputs)
-        return self._scaled(outputs), _Forward(outputs, trace)
+        return self.scaled_loss_of(outputs), _Forward(outputs, trace)
 
     def backward(self, weights: Weights, left: _Forward) -> tuple[Weights, _Backward]:
         """The gradient, and the adjoint of each layer."""
-        pull = jax.grad(self._scaled)(left.outputs)
+        pull = jax.grad(self.scaled_loss_of)(left.outputs)
         gradient, adjoints = self.network.backward(weights, left.trace, pull)
         return gradient, _Backward(*left, adjoints)
 
     def second_order(self, weights: Weights, velocity: Weights, left: _Backward) -> Array:
         """vᵀ ∇²L v: the loss's own curvature along f', plus its slope along f''."""
         push, bend = self.network.second_order(weights, velocity, left.trace, left.adjoints)
-        return quadratic_form(self._scaled, left.outputs, push) + bend
+        return quadratic_form(self.scaled_loss_of, left.outputs, push) + bend
 
     def linearised(
         self, weights: Weights, left: _Backward, share: float = 1.0, turn: Any = 0
     ) -> tuple[Callable[[Weights], Weights], float]:
         """The map v ↦ Jᵀ H J v, from a block of the rows: blocks take turns."""
+        block = self.block(share, turn)
+        outputs, trace = block.some(left.outputs), jax.tree.map(block.some, left.trace)
+
+        def product(velocity: Weights) -> Weights:
+            push = self.network.push(weights, velocity, trace)
+            curved = jax.jvp(block.pull, (outputs,), (push,))[1]
+            return self.network.backward(weights, trace, curved)[0]
+
+        return product, block.share
+
+    def block(self, share: float, turn: Any) -> "Block":
+        """A block of about a share of the rows, which stands for all; blocks take turns."""
         rows = self.inputs.shape[0]
         taken = max(1, min(rows, round(share * rows)))
         blocks = rows // taken
@@ -218,19 +241,12 @@ class Problem:
         def some(values: Array) -> Array:
             return jax.lax.dynamic_slice_in_dim(values, first, taken) if blocks > 1 else values
 
-        outputs, targets, weight = some(left.outputs), some(self.targets), some(self.share)
-        trace = jax.tree.map(some, left.trace)
-        # The block stands for all rows. One without weight has no curvature.
+        targets, weight = some(self.targets), some(self.share)
+        # A block without weight has no curvature.
         total = jnp.sum(weight)
         scale = 1 / (jnp.where(total > 0, total, 1) * self.unit)
         pull = jax.grad(lambda f: scale * (weight @ self.criterion.rows(f, targets)))
-
-        def product(velocity: Weights) -> Weights:
-            push = self.network.push(weights, velocity, trace)
-            curved = jax.jvp(pull, (outputs,), (push,))[1]
-            return self.network.backward(weights, trace, curved)[0]
-
-        return product, taken / rows if blocks > 1 else 1.0
+        return Block(some, pull, taken / rows if blocks > 1 else 1.0)
 
     def moments(self, headings: Weights, left: _Backward) -> tuple[Array, Array, Array]:
         """Means over the rows of ‖hW‖², ⟨hW, hU⟩ and ‖hU‖² for each layer."""
@@ -261,7 +277,7 @@ class Problem:
     def pushed(self, weights: Weights, velocity: Weights, left: _Backward) -> tuple[Array, Array]:
         """J v and H J v, so that their inner products are those of Jᵀ H J."""
         push = self.network.push(weights, velocity, left.trace)
-        return push, jax.jvp(jax.grad(self._scaled), (left.outputs,), (push,))[1]
+        return push, jax.jvp(jax.grad(self.scaled_loss_of), (left.outputs,), (push,))[1]
 
     def kronecker(self, left: _Backward) -> tuple[Array, Array]:
         """Second moments of what each layer sees and of the loss's slope in what it makes.
@@ -284,7 +300,8 @@ class Problem:
             scale * sphere.stacked([s.T @ s for s in slopes]),
         )
 
-    def _scaled(self, outputs: Array) -> Array:
+    def scaled_loss_of(self, outputs: Array) -> Array:
+        """Mean loss of given outputs, in units of `unit`."""
         return self.loss_of(outputs) / self.unit
 
 

@@ -108,8 +108,8 @@ def _solve(
 ) -> tuple[Tree, Tree, Array]:
     """Conjugate gradients from zero: solution, residual and products used.
 
-    A direction without positive curvature, which only rounding or a value that is not finite can
-    make, ends the solve with what there is.
+    A direction without positive curvature ends the solve with what there is, and where that is
+    nothing with `right` itself, the way downhill (Steihaug 1983).
     """
     square = sphere.dot(right, right)
     goal = tolerance**2 * square
@@ -136,4 +136,6 @@ def _solve(
     end = jax.lax.while_loop(
         lambda s: s.good & (s.square > goal) & (s.products < most), improve, start
     )
-    return end.v, end.residual, end.products
+    nothing = sphere.dot(end.v, end.v) == 0
+    v = sphere.add(end.v, right, jnp.where(nothing, 1.0, 0.0).astype(square.dtype))
+    return v, end.residual, end.products
