@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 
@@ -95,6 +95,7 @@ def _smallest_sum(
     return smallest, float(np.linalg.norm(network.layer(h, weights[-1])))
 
 
+@jax.jit
 def start_of_arc(problem, weights, heading, radii):
     """What a step rule is told where an arc begins."""
     loss, left = problem.forward(weights)
@@ -105,7 +106,11 @@ def start_of_arc(problem, weights, heading, radii):
 
 def steepest_arc(s, problem, speeds):
     """The same along the steepest descent, with layers of these speeds."""
-    weights, radii = tuple(map(jnp.asarray, s.weights)), jnp.asarray(s.radii)
+    return _steepest_arc(problem, s.weights, np.asarray(s.radii), speeds)
+
+
+@jax.jit
+def _steepest_arc(problem, weights, radii, speeds):
     gradient, _ = problem.backward(weights, problem.forward(weights)[1])
     heading = sphere.normalise(sphere.project(weights, gradient, radii), -1.0)
     heading = tuple(v * h for v, h in zip(speeds, heading, strict=True))

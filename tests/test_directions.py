@@ -267,6 +267,22 @@ def dense(problem, weights, rows=slice(None)):
     return np.asarray(J.T @ H @ J)
 
 
+class Same:
+    """A user's object that is the problem, in the units that one has inside the loop."""
+
+    def __init__(self, problem):
+        self.problem = problem
+
+    def outputs(self, weights):
+        return self.problem.network.apply(weights, self.problem.inputs)
+
+    def loss_of(self, outputs):
+        return self.problem.loss_of(outputs) / self.problem.unit
+
+    def loss(self, weights):
+        return self.loss_of(self.outputs(weights))
+
+
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", thinned(LOSS_NAMES, 2))
@@ -278,18 +294,8 @@ def test_products_are_those_of_the_dense_matrix(loss, bias):
     rng = np.random.default_rng(0)
     velocity = tuple(jnp.asarray(rng.standard_normal(w.shape)) for w in s.weights)
 
-    class Same:
-        def outputs(self, weights):
-            return problem.network.apply(weights, problem.inputs)
-
-        def loss_of(self, outputs):
-            return problem.loss_of(outputs) / problem.unit
-
-        def loss(self, weights):
-            return self.loss_of(self.outputs(weights))
-
     expected = dense(problem, s.weights) @ flat(velocity)
-    for objective in (problem, Custom(Same(), np.dtype(np.float64))):
+    for objective in (problem, Custom(Same(problem), np.dtype(np.float64))):
         product, share = objective.linearised(sphere.unpack(here.weights), here.left)
         assert share == 1
         np.testing.assert_allclose(flat(product(velocity)), expected, rtol=1e-10, atol=1e-13)
@@ -486,21 +492,9 @@ def test_a_custom_object_takes_the_same_run_as_the_problem(loss):
     s = small(3, activation="tanh", loss=loss, bias=True)
     problem = s.problem()
 
-    class Same:
-        """In the units that a problem has inside the loop."""
-
-        def outputs(self, weights):
-            return problem.network.apply(weights, problem.inputs)
-
-        def loss_of(self, outputs):
-            return problem.loss_of(outputs) / problem.unit
-
-        def loss(self, weights):
-            return self.loss_of(self.outputs(weights))
-
     ours, theirs = (
         descend(p, s.weights, direction=GaussNewton(), stop=stopping.MaxIter(5))
-        for p in (problem, Same())
+        for p in (problem, Same(problem))
     )
     assert ours.history["products"].min() >= 1
     np.testing.assert_array_equal(ours.history["products"], theirs.history["products"])

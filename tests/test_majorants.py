@@ -25,7 +25,7 @@ def test_majorant_is_equation_22_for_layers_of_any_speed(loss):
     s = small(4, depth=4, loss=loss)
     problem = s.problem()
     here = steepest_arc(s, problem, (1.0, 0.4, 0.0, 0.7))
-    terms = majorant_terms(here)
+    terms = jax.jit(majorant_terms)(here)
     unit = float(problem.unit)
     gradients = [np.asarray(g) * unit for g in here.gradient]
     headings = [np.asarray(v) for v in here.arc.heading]
@@ -37,9 +37,16 @@ def test_majorant_is_equation_22_for_layers_of_any_speed(loss):
     angle = oracle.majorant_step(s.weights, gradients, headings, s.radii, Q)
     assert float(terms.lowest()) < angle
     for search in ("brent", "golden"):
-        proposal = Majorant(search).propose(here)
+        proposal = jax.jit(Majorant(search).propose)(here)
         assert float(proposal.angle) == pytest.approx(angle, rel=1e-6)
         assert float(proposal.predicted) == pytest.approx(-float(value(angle)), rel=1e-9)
+
+
+@jax.jit
+def seen_and_lowest(here):
+    terms = majorant_terms(here)
+    # The gradients are no real ones: the loss in its own units, and inputs of mean square one.
+    return terms.seen, terms._replace(turning=terms.turning._replace(curvature=1.0)).lowest()
 
 
 @pytest.mark.usefixtures("x64")
@@ -54,12 +61,11 @@ def test_the_search_starts_below_the_minimum(seed):
     headings = oracle.steepest(weights, gradients, radii)
     problem = Problem(Network((2, 3, 2)), np.eye(2), np.eye(2), dtype=np.float64)
     arc = Arc(weights, tuple(headings), np.array(radii))
-    terms = majorant_terms(Here(problem, arc, tuple(gradients), None, jnp.zeros(()), jnp.zeros(())))
-    # The gradients are no real ones: the loss in its own units, and inputs of mean square one.
-    terms = terms._replace(turning=terms.turning._replace(curvature=1.0))
-    assert float(terms.seen[0]) == pytest.approx(1)
+    here = Here(problem, arc, tuple(gradients), None, jnp.zeros(()), jnp.zeros(()))
+    seen, lowest = seen_and_lowest(here)
+    assert float(seen[0]) == pytest.approx(1)
     angle = oracle.majorant_step(weights, gradients, headings, radii, 1.0)
-    assert float(terms.lowest()) < angle
+    assert float(lowest) < angle
 
 
 @pytest.mark.usefixtures("x64")
@@ -69,7 +75,7 @@ def test_data_majorant_agrees_with_the_oracle_for_layers_of_any_speed(loss, bias
     s = small(4, depth=4, loss=loss, bias=bias)
     problem = s.problem()
     here = steepest_arc(s, problem, (1.0, 0.4, 0.0, 0.7))
-    terms = data_majorant_terms(here)
+    terms = jax.jit(data_majorant_terms)(here)
     unit = float(problem.unit)
     gradients = oracle.gradient(s.weights, s.X, s.Y, "relu", loss, bias)
     headings = [np.asarray(v) for v in here.arc.heading]
@@ -82,7 +88,7 @@ def test_data_majorant_agrees_with_the_oracle_for_layers_of_any_speed(loss, bias
     for t in np.geomspace(1e-4, np.pi, 20):
         assert float(value(t)) * unit == pytest.approx(expected(t), rel=1e-8, abs=1e-15)
     for search in ("brent", "golden"):
-        angle = float(DataMajorant(search).propose(here).angle)
+        angle = float(jax.jit(DataMajorant(search).propose)(here).angle)
         assert float(terms.lowest()) < angle
         nearby = [expected(t) for t in angle * np.geomspace(0.2, 5, 40) if t <= np.pi]
         assert expected(angle) <= min(nearby) + 1e-12
@@ -201,7 +207,7 @@ def test_the_smooth_majorant_is_no_looser_than_it_must_be(k):
     W = np.array([[0.6, 0.8]])
     problem = Problem(network, np.array([[2.0]]), k * 2.0 * W, dtype=np.float64)
     here = start_of_arc(problem, (jnp.asarray(W),), (jnp.array([[0.8, -0.6]]),), jnp.ones(1))
-    terms = smooth_majorant_terms(here)
+    terms = jax.jit(smooth_majorant_terms)(here)
     second = arcs.second_derivative(problem, here.arc, here.gradient, here.left)
     assert float(second) == pytest.approx(k * 4 / float(problem.unit), rel=1e-12)
     assert float(terms.curvature(jnp.asarray(1e-12))) == pytest.approx(float(second), rel=1e-9)
@@ -213,8 +219,8 @@ def test_the_smooth_majorant_is_no_looser_than_it_must_be(k):
 def test_the_smooth_step_is_the_majorants_minimum(search, bias):
     s = small(4, depth=3, activation="tanh", bias=bias)
     here = steepest_arc(s, s.problem(), (1.0, 0.4, 0.7))
-    terms = smooth_majorant_terms(here)
-    proposal = SmoothMajorant(search).propose(here)
+    terms = jax.jit(smooth_majorant_terms)(here)
+    proposal = jax.jit(SmoothMajorant(search).propose)(here)
     grid = np.geomspace(1e-9, np.pi, 2000)
     values = np.asarray(jax.jit(jax.vmap(terms.value))(grid))
     assert float(proposal.angle) == pytest.approx(grid[np.argmin(values)], rel=0.02)

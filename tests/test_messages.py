@@ -33,8 +33,8 @@ LIST = Path(__file__).with_name("messages.txt")
 SOURCE = Path(greatcircle.__file__).parent
 
 NOT_PROVOKED = {
-    "greatcircle.report.charts:learning_curves": "only the experiments call it, with whole data",
-    "greatcircle.report.charts:heatmaps": "only the experiments call it, with whole data",
+    "greatcircle.report.curves:learning_curves": "only the experiments call it, with whole data",
+    "greatcircle.report.grids:heatmaps": "only the experiments call it, with whole data",
     "greatcircle.report.page:TableBlock.__post_init__": "only reports make one, with whole rows",
     "greatcircle.datasets.download:fetch": "needs the network; tests/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "needs a recording; tests/test_datasets.py",

@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_closed_form_is_the_authors_rule_and_minimises_its_model(loss):
     s = small(6, depth=3, loss=loss)
     problem = s.problem()
     here = steepest_arc(s, problem, (1.0,) * 3)
-    proposal = ClosedForm().propose(here)
+    proposal = jax.jit(ClosedForm().propose)(here)
     slope, Q = float(here.slope) * float(problem.unit), oracle.data_constant(s.X, loss)
     angle = float(proposal.angle)
     assert angle == pytest.approx(oracle.closed_form_step(slope, s.radii, Q), rel=1e-10)

@@ -15,9 +15,10 @@ only if the loss falls, and halves it otherwise.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, final
 
 import jax.numpy as jnp
 import numpy as np
@@ -170,7 +171,41 @@ class Taylor:
 
 
 @dataclass(frozen=True)
-class Majorant:
+class _Majorised(ABC):
+    """The minimum of a bound on the loss along the arc, over [0, π].
+
+    A rule adds which bound (`_terms`), what it costs and what it needs. Where a bound has several
+    minima, which is rare, the search may end in another one than the lowest.
+    """
+
+    search: str = "brent"
+
+    def __post_init__(self) -> None:
+        if self.search not in ("brent", "golden"):
+            raise ValueError(f"search is {self.search!r}; expected 'brent' or 'golden'")
+
+    @abstractmethod
+    def _terms(self, here: Here) -> Terms:
+        """The bound."""
+
+    @final
+    def propose(self, here: Here) -> Proposal:
+        """Searched in log t: angles span many decades."""
+        terms = self._terms(here)
+        find = search.brent if self.search == "brent" else search.golden
+        low = terms.lowest()
+        low = jnp.maximum(low, jnp.finfo(low.dtype).tiny)
+        high = jnp.asarray(math.pi, low.dtype)
+        tolerance = math.sqrt(float(jnp.finfo(low.dtype).eps))
+        log_angle, value = find(
+            lambda log_t: terms.value(jnp.exp(log_t)), jnp.log(low), jnp.log(high), tolerance
+        )
+        return Proposal(jnp.exp(log_angle), jnp.full_like(value, jnp.nan), -value)
+
+
+@final
+@dataclass(frozen=True)
+class Majorant(_Majorised):
     """Method 2: minimise the majorant of Eq. (22) over [0, π] (Algorithm 3).
 
     Where the majorant has several minima, which is rare, the search may end in another one than
@@ -183,11 +218,6 @@ class Majorant:
         float64) or "golden".
     """
 
-    search: str = "brent"
-
-    def __post_init__(self) -> None:
-        _check_search(self.search)
-
     @property
     def cost(self) -> Evaluations:
         """The search needs no pass over the data."""
@@ -197,13 +227,13 @@ class Majorant:
         """Operator norms of layers need a network."""
         _check_network(objective, self)
 
-    def propose(self, here: Here) -> Proposal:
-        """The minimum of the majorant."""
-        return _minimum(majorant_terms(here), self.search)
+    def _terms(self, here: Here) -> Terms:
+        return majorant_terms(here)
 
 
+@final
 @dataclass(frozen=True)
-class DataMajorant:
+class DataMajorant(_Majorised):
     """A tighter majorant: what the layers see on the data, instead of operator norms.
 
     The change of a layer's output is bounded in the mean square over the rows, by three numbers
@@ -216,11 +246,6 @@ class DataMajorant:
         "brent" or "golden".
     """
 
-    search: str = "brent"
-
-    def __post_init__(self) -> None:
-        _check_search(self.search)
-
     @property
     def cost(self) -> Evaluations:
         """The three numbers take one product with each layer's heading."""
@@ -230,13 +255,13 @@ class DataMajorant:
         """What layers see needs a network."""
         _check_network(objective, self)
 
-    def propose(self, here: Here) -> Proposal:
-        """The minimum of the majorant."""
-        return _minimum(data_majorant_terms(here), self.search)
+    def _terms(self, here: Here) -> Terms:
+        return data_majorant_terms(here)
 
 
+@final
 @dataclass(frozen=True)
-class SmoothMajorant:
+class SmoothMajorant(_Majorised):
     """A majorant that is proved, for smooth activations: no Assumption 1.
 
     It bounds the second derivative along the arc over all of [0, t] (`docs/method2.md`). The price
@@ -247,11 +272,6 @@ class SmoothMajorant:
     search
         "brent" or "golden".
     """
-
-    search: str = "brent"
-
-    def __post_init__(self) -> None:
-        _check_search(self.search)
 
     @property
     def cost(self) -> Evaluations:
@@ -271,22 +291,8 @@ class SmoothMajorant:
                 "steps.DataMajorant()"
             )
 
-    def propose(self, here: Here) -> Proposal:
-        """The minimum of the majorant."""
-        return _minimum(smooth_majorant_terms(here), self.search)
-
-
-def _minimum(terms: Terms, how: str) -> Proposal:
-    """Searched in log t: angles span many decades."""
-    find = search.brent if how == "brent" else search.golden
-    low = terms.lowest()
-    low = jnp.maximum(low, jnp.finfo(low.dtype).tiny)
-    high = jnp.asarray(math.pi, low.dtype)
-    tolerance = math.sqrt(float(jnp.finfo(low.dtype).eps))
-    log_angle, value = find(
-        lambda log_t: terms.value(jnp.exp(log_t)), jnp.log(low), jnp.log(high), tolerance
-    )
-    return Proposal(jnp.exp(log_angle), jnp.full_like(value, jnp.nan), -value)
+    def _terms(self, here: Here) -> Terms:
+        return smooth_majorant_terms(here)
 
 
 @dataclass(frozen=True)
@@ -320,11 +326,6 @@ class ClosedForm:
         angle = jnp.log1p(excess) / layers
         predicted = beta * angle - 0.5 * scale * excess**2
         return Proposal(angle, jnp.full_like(angle, jnp.nan), predicted)
-
-
-def _check_search(name: str) -> None:
-    if name not in ("brent", "golden"):
-        raise ValueError(f"search is {name!r}; expected 'brent' or 'golden'")
 
 
 def _check_network(objective: Objective, step: Step) -> None:

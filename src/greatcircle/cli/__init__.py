@@ -7,6 +7,7 @@ asked for is imported.
 import argparse
 import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command `greatcircle`."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = _parser(given).parse_args(given)
-    options.arguments = given
+    options.command = f"greatcircle {shlex.join(given)}"
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal without ‖ still gets its table
     try:

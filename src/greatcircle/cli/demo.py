@@ -6,14 +6,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from greatcircle import __version__
@@ -51,14 +44,11 @@ def run(options: argparse.Namespace) -> int:
     output.check_whole("seed", options.seed, 0)
     output.check_writable(options.out)
     table = ground_effect.generate()
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+    with output.bars(
+        messages,
         TextColumn("{task.fields[words]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        console=messages,
     ) as bars:
         tasks = {
             method: bars.add_task(title, total=iterations, words="", start=False)

@@ -1,7 +1,6 @@
 """`greatcircle fit`: a network on the user's own table, with everything there is to say of it."""
 
 import argparse
-import shlex
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -118,8 +117,7 @@ def run(options: argparse.Namespace) -> int:
         options.seed,
     )
     summary = report.results(evaluated, source)
-    command = f"greatcircle {shlex.join(options.arguments)}"
-    written = report.write(folder, evaluated, source, summary, command)
+    written = report.write(folder, evaluated, source, summary, options.command)
     if options.json:
         output.print_json(summary)
     else:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +36,13 @@ def check_writable(folder: Path) -> None:
         raise ValueError(
             f"--out is {folder}; expected a folder that can be written ({error.strerror})"
         ) from None
+
+
+def bars(messages: Console, *more: ProgressColumn) -> Progress:
+    """What is done, how much of how much, and then more columns."""
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *more, console=messages
+    )
 
 
 def print_json(results: Any) -> None:

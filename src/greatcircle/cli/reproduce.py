@@ -2,20 +2,12 @@
 
 import argparse
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from greatcircle.cli import output
@@ -96,14 +88,11 @@ def run(options: argparse.Namespace) -> int:
             tol=method.tol,
         )
     store = reproductions.store(folder)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
+    with output.bars(
+        messages,
         TimeElapsedColumn(),
         TextColumn("remaining"),
         TimeRemainingColumn(elapsed_when_finished=False),
-        console=messages,
     ) as bars:
         task = bars.add_task("runs", total=len(jobs))
 
@@ -131,8 +120,7 @@ def run(options: argparse.Namespace) -> int:
             )
             raise
     summary = reproductions.results(options.experiment, table, rows, data=data)
-    command = f"greatcircle {shlex.join(options.arguments)}"
-    written = reproductions.write(options.experiment, folder, rows, summary, command)
+    written = reproductions.write(options.experiment, folder, rows, summary, options.command)
     if options.json:
         output.print_json(summary)
     elif options.experiment == "exp1":

@@ -1,10 +1,11 @@
 """One self-contained HTML page from a run: text, tables and interactive charts, no network.
 
-`page` describes a page and writes it, whatever was run; `charts` builds the figures the
-experiments share. Any Plotly figure can stand beside them.
+`page` describes a page and writes it, whatever was run; `curves` and `grids` build the charts of
+the experiments. Any Plotly figure can stand beside them.
 """
 
-from greatcircle.report.charts import heatmaps, learning_curves
+from greatcircle.report.curves import learning_curves
+from greatcircle.report.grids import heatmaps
 from greatcircle.report.page import (
     Chart,
     Highlight,
