@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from greatcircle import LipschitzRegressor, Network, Problem, stopping
-from greatcircle.batches import descend_in_batches
+from greatcircle.batches import ALL, descend_in_batches
 from greatcircle.datasets import ground_effect
+from greatcircle.sources import Arrays, Batches
 from greatcircle.stopping import MaxIter
 
 TABLE = ground_effect.generate(4000)
@@ -23,23 +24,16 @@ def whole(noise):
     return Problem(NETWORK, X, y)
 
 
-def drawer(problem, asked):
-    rng = np.random.default_rng(2)
-
-    def draw(count):
-        asked.append(count)
-        rows = rng.integers(0, len(X), count)
-        return problem.with_rows(
-            np.asarray(problem.inputs)[rows], np.asarray(problem.targets)[rows]
-        )
-
-    return draw
-
-
 def run(noise, **changes):
     asked, problem = [], whole(noise)
+    rows = Arrays(np.asarray(problem.inputs), np.asarray(problem.targets), None, 2)
+
+    def problem_of(some):
+        asked.append(len(some))
+        return problem.with_rows(some.inputs, some.targets)
+
     settings = {"batch_size": 20, "largest": 2000, "whole": problem, "stop": MaxIter(30)}
-    result = descend_in_batches(drawer(problem, asked), START, **{**settings, **changes})
+    result = descend_in_batches(rows, problem_of, START, **{**settings, **changes})
     return problem, result, asked
 
 
@@ -80,13 +74,19 @@ def test_batches_that_cannot_grow_end_when_they_refuse():
 
 def test_the_end_of_the_rows_is_an_end():
     problem = whole(0.0)
-    left = [problem.with_rows(X[:20], TRUTH[:20])] * 4
-    result = descend_in_batches(
-        lambda count: left.pop() if left else None, START, batch_size=20, largest=20
-    )
-    assert result.reason == "there are no more rows"
-    with pytest.raises(ValueError, match="the first batch is empty"):
-        descend_in_batches(lambda count: None, START, batch_size=20, largest=20)
+
+    def run_on(batches):
+        return descend_in_batches(
+            Batches(iter(batches)),
+            lambda rows: problem.with_rows(rows.inputs, rows.targets),
+            START,
+            batch_size=20,
+            largest=20,
+        )
+
+    assert run_on([(X[:20], TRUTH[:20])] * 4).reason == "there are no more rows"
+    with pytest.raises(ValueError, match="batch_size is 20 and there are fewer rows"):
+        run_on([(X[:19], TRUTH[:19])])
 
 
 def test_a_callback_stops_and_ctrl_c_keeps_what_there_is():
@@ -99,6 +99,28 @@ def test_a_callback_stops_and_ctrl_c_keeps_what_there_is():
     _, result, _ = run(0.0, callback=interrupt)
     assert result.outcome == "interrupted"
     assert np.all(np.isfinite(result.weights[0]))
+
+
+@pytest.mark.parametrize("changes", [{}, {"whole": None, "largest": 160}])
+def test_from_every_state_it_goes_on_bit_for_bit(changes):
+    kept = []
+    changes = {"stop": MaxIter(12) | stopping.DecreaseBelow(5e-3), **changes}
+    _, result, _ = run(
+        1.0, keep=lambda state, records: kept.append((state, list(records))), **changes
+    )
+    assert any(state.rows > 20 for state, _ in kept)  # grown, and after that
+    assert any(state.rows == ALL for state, _ in kept) == ("whole" not in changes)
+    for state, records in kept[::3]:
+        _, rest, _ = run(1.0, state=state, records=records, **changes)
+        assert (rest.outcome, rest.reason, rest.loss) == (
+            result.outcome,
+            result.reason,
+            result.loss,
+        )
+        for a, b in zip(rest.weights, result.weights, strict=True):
+            np.testing.assert_array_equal(a, b)
+        for a, b in zip(rest.records, result.records, strict=True):
+            np.testing.assert_array_equal(a._replace(seconds=0), b._replace(seconds=0))
 
 
 def test_few_gains_make_batches_grow_before_they_refuse():

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from greatcircle import LipschitzRegressor, callbacks
-from greatcircle.watch import Row
+from greatcircle.record import Record
 
 X = np.random.default_rng(0).standard_normal((40, 2))
 
@@ -23,8 +23,8 @@ def test_csv_has_the_history(tmp_path):
     for _ in range(2):  # another fit begins the file anew
         m.fit(X, X[:, 0])
         lines = pl.read_csv(path)
-        assert lines.columns == list(Row._fields)
-        for name in Row._fields:
+        assert lines.columns == list(Record._fields)
+        for name in Record._fields:
             np.testing.assert_array_equal(lines[name].to_numpy(), m.history_[name])
     with pytest.raises(FileNotFoundError, match="its folder does not exist; create it first"):
         callbacks.CSV(tmp_path / "nowhere" / "training.csv")

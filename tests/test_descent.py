@@ -221,7 +221,7 @@ def test_going_on_from_a_state_is_the_uninterrupted_run(direction, dtype):
     whole, first = run(s.weights, 6), run(s.weights, 3)
     second = run(first.weights, 3, first.state)
     for a, b in zip(whole.records[3:], second.records, strict=True):
-        np.testing.assert_array_equal(a[1:-1], b[1:-1])
+        np.testing.assert_array_equal(a._replace(seconds=0)[1:], b._replace(seconds=0)[1:])
     for a, b in zip(whole.weights, second.weights, strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -27,6 +27,7 @@ import greatcircle
 from greatcircle import cli
 from greatcircle.checkpoint import NAME
 from greatcircle.sealed import opened, sealed
+from greatcircle.sources import Batches
 from messages_provoked import AREAS
 
 LIST = Path(__file__).with_name("messages.txt")
@@ -148,6 +149,7 @@ def scene(folder: Path) -> dict[str, Any]:
         "from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander\n"
         "from greatcircle.datasets import Table\n"
         "from greatcircle.datasets.split import split\n"
+        "from greatcircle.sources import Batches\n"
         "from sklearn.pipeline import make_pipeline\n"
         "from sklearn.preprocessing import StandardScaler\n",
         names,
@@ -175,7 +177,9 @@ def scene(folder: Path) -> dict[str, Any]:
     mapped = np.memmap(folder / "X.dat", np.float64, "w+", shape=X.shape)
     mapped[:] = X
     names["mapped"] = mapped
-    names["long"] = np.memmap(folder / "long.dat", np.float32, "w+", shape=(100_001, 2))
+    stream = Batches([(X, y)])
+    stream.draw(9)
+    names["place"] = stream.place
     return names
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
 import oracle
 from greatcircle import Network, certificate, gains, sphere
@@ -189,6 +190,20 @@ def test_gains_are_exact_singular_values():
     np.testing.assert_allclose(gains.product(s.weights), np.prod(expected), rtol=1e-12)
     assert certificate.spectral(s.weights).value == pytest.approx(np.prod(expected), rel=1e-14)
     assert certificate.frobenius(s.weights).value == pytest.approx(np.prod(s.radii), rel=1e-14)
+
+
+def test_bounds_take_one_thread_and_give_the_others_back(monkeypatch):
+    def threads():
+        return {i["filepath"]: i["num_threads"] for i in threadpool_info() if is_blas(i)}
+
+    def is_blas(library):
+        return library["user_api"] == "blas"
+
+    norm, before, during = np.linalg.norm, threads(), []
+    monkeypatch.setattr(np.linalg, "norm", lambda *a: during.append(threads()) or norm(*a))
+    certificate.spectral([np.ones((3, 2)), np.ones((2, 1))])
+    assert [set(d.values()) for d in during] == [{1}, {1}]
+    assert threads() == before
 
 
 @pytest.mark.parametrize(

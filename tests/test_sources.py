@@ -6,8 +6,8 @@ import pytest
 
 from greatcircle import LipschitzRegressor
 from greatcircle.datasets import Table, ground_effect
-from greatcircle.estimators import base
-from greatcircle.sources import Batches, Mapped, Parquet, source
+from greatcircle.estimators import training
+from greatcircle.sources import Arrays, Batches, Parquet, source
 
 FLIGHT = ground_effect.generate(9000)
 SMOOTH = np.tanh((FLIGHT.X - FLIGHT.X.mean(axis=0)) / FLIGHT.X.std(axis=0))[:, :3]
@@ -47,9 +47,9 @@ def parquet(tmp_path):
 @pytest.fixture
 def small_stream(monkeypatch):
     """Streams as long ones are treated, with few rows."""
-    monkeypatch.setattr(base, "SAMPLE", 1000)
-    monkeypatch.setattr(base, "FIRST_BATCH", 100)
-    monkeypatch.setattr(base, "LARGEST_BATCH", 800)
+    monkeypatch.setattr(training, "SAMPLE", 1000)
+    monkeypatch.setattr(training, "FIRST_BATCH", 100)
+    monkeypatch.setattr(training, "LARGEST_BATCH", 800)
 
 
 def halves():
@@ -58,7 +58,7 @@ def halves():
 
 
 def test_mapped_rows_are_rows_of_the_file(mapped):
-    drawn = Mapped(*mapped, None, 0)
+    drawn = Arrays(*mapped, None, 0)
     first, second = drawn.draw(50), drawn.draw(50)
     assert np.any(first.inputs != second.inputs)
     where = [np.flatnonzero(np.all(mapped[0] == row, axis=1))[0] for row in first.inputs]
@@ -70,8 +70,8 @@ def test_mapped_rows_are_rows_of_the_file(mapped):
 def test_fortran_order_and_slices_are_read_right(tmp_path):
     np.save(tmp_path / "f.npy", np.asfortranarray(TABLE.X))
     X = np.load(tmp_path / "f.npy", mmap_mode="r")
-    np.testing.assert_array_equal(Mapped(X, TABLE.y, None, 0).draw(6000).inputs, TABLE.X)
-    part = Mapped(X[1000:], TABLE.y[1000:], None, 0).draw(5000)
+    np.testing.assert_array_equal(Arrays(X, TABLE.y, None, 0).draw(6000).inputs, TABLE.X)
+    part = Arrays(X[1000:], TABLE.y[1000:], None, 0).draw(5000)
     np.testing.assert_array_equal(part.inputs, TABLE.X[1000:])
 
 
@@ -105,6 +105,86 @@ def test_what_is_in_memory_is_no_stream():
     frame = pl.DataFrame({"a": [1.0, 2.0]})
     for X in (TABLE.X, TABLE.X.tolist(), frame):
         assert source(X, TABLE.y, None, 0) is None
+
+
+def test_a_list_is_one_of_batches_if_it_holds_tuples_of_arrays():
+    X, y = TABLE.X[:4], TABLE.y[:4]
+    for batches in ([(X, y)], ((X, y, np.ones(4)), (X, y, np.ones(4))), [(pl.DataFrame(X), y)]):
+        assert isinstance(source(batches, None, None, 0), Batches)
+        assert source(batches, y, None, 0) is None
+    rows = [(1.0, 2.0), (np.float64(3.0), np.float64(4.0))]
+    for other in ([], rows, [[X, y]], [(X,)], [(X, y), X], ["ab"]):
+        assert source(other, None, None, 0) is None
+
+
+def test_a_list_of_batches_trains_like_its_rows():
+    parts = [(TABLE.X[i : i + 100], TABLE.y[i : i + 100]) for i in range(0, 500, 100)]
+    for batches in (parts, iter(parts)):  # none of them counts twice
+        m = model(max_iter=3).fit(batches)
+        np.testing.assert_array_equal(
+            m.predict(REST.X), model(max_iter=3).fit(TABLE.X[:500], TABLE.y[:500]).predict(REST.X)
+        )
+
+
+def numbered(count):
+    """Rows that are their own numbers."""
+    return np.arange(count, dtype=float)[:, None]
+
+
+@pytest.mark.parametrize("kind", ["memmap", "parquet", "loader", "iterator"])
+def test_rows_held_out_are_never_drawn(tmp_path, kind):
+    X = numbered(500)
+    if kind == "memmap":
+        rows = Arrays(X, X[:, 0], None, 0)
+    elif kind == "parquet":
+        pl.DataFrame({"x": X[:, 0], "y": X[:, 0]}).write_parquet(tmp_path / "n.parquet")
+        rows = Parquet(tmp_path / "n.parquet", "y", 0)
+    else:
+        parts = [(X[i : i + 30], X[i : i + 30, 0]) for i in range(0, 500, 30)]
+        rows = Batches(parts if kind == "loader" else iter(parts))
+    assert len(rows.sample(200)) == 200
+    held = set(rows.hold_out(100).inputs[:, 0])
+    assert len(held) == 100 if kind != "parquet" else 50 < len(held) <= 100
+    drawn = [rows.draw(60) for _ in range(40)]
+    seen = {x for some in drawn if some is not None for x in some.inputs[:, 0]}
+    assert not seen & held
+    assert len(seen | held) == 500 if isinstance(rows, Batches) else len(seen | held) > 450
+    for some in drawn:
+        if some is not None:
+            np.testing.assert_array_equal(some.inputs[:, 0], some.targets)
+
+
+@pytest.mark.parametrize("kind", ["memmap", "parquet", "loader"])
+def test_a_source_goes_on_where_it_was(parquet, kind):
+    def made():
+        if kind == "memmap":
+            return Arrays(TABLE.X, TABLE.y, None, 0)
+        if kind == "parquet":
+            return Parquet(parquet, list(TABLE.targets), 0)
+        return Batches(_Loader())
+
+    first, second = made(), made()
+    for rows in (first, second):
+        rows.sample(500)
+        rows.hold_out(50)
+    for count in (7, 1600, 5900):
+        first.draw(count)
+    second.seek(first.place)
+    for count in (3, 900):
+        a, b = first.draw(count), second.draw(count)
+        np.testing.assert_array_equal(a.inputs, b.inputs)
+        np.testing.assert_array_equal(a.targets, b.targets)
+
+
+@pytest.mark.usefixtures("small_stream")
+def test_early_stopping_on_a_stream_keeps_the_best_weights(mapped):
+    m = model(early_stopping=True, n_iter_no_change=1, tol=0, max_iter=12).fit(*mapped)
+    unseen = m.history_["validation_loss"]
+    assert np.all(np.isfinite(unseen))
+    best = int(np.argmin(unseen))
+    assert m.loss_ == m.history_["loss"][best]
+    again = model(tol=0, max_iter=best + 1, early_stopping=True).fit(*mapped)
+    np.testing.assert_array_equal(again.predict(REST.X), m.predict(REST.X))
 
 
 @pytest.mark.usefixtures("small_stream")
@@ -176,8 +256,6 @@ def test_bad_parquet_is_named(parquet, tmp_path):
     pl.DataFrame({"a": [1.0], "where": ["sea"], "y": [2.0]}).write_parquet(tmp_path / "w.parquet")
     with pytest.raises(ValueError, match="columns without numbers: where"):
         model().fit(tmp_path / "w.parquet", "y")
-    with pytest.raises(ValueError, match="early_stopping holds out rows in memory"):
-        model(early_stopping=True).fit(parquet, ["fx"])
 
 
 def test_lengths_must_agree(mapped):

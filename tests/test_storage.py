@@ -38,10 +38,11 @@ from greatcircle import (
 )
 from greatcircle.activations import declare
 from greatcircle.methods import DIRECTIONS, STEPS
+from greatcircle.record import Record
 from greatcircle.sealed import opened, sealed
 from greatcircle.storage.contents import describe, rebuild
 from greatcircle.storage.values import decode, encode
-from greatcircle.watch import History, Row
+from greatcircle.watch import History
 from small import ACTIVATION_NAMES
 
 RNG = np.random.default_rng(0)
@@ -72,7 +73,7 @@ def altered(model, **attributes):
 def as_if_fitted(model, outputs):
     """With the attributes of a fit and random weights, so that importing this file is fast."""
     network = Network((4, 3, outputs), bias=True)
-    rows = [Row(i, *(x / i for x in range(1, 7)), i, *range(1, 9)) for i in (1, 2)]
+    rows = [Record(i, *(x / i for x in range(1, 7)), i, *range(1, 9)) for i in (1, 2)]
     return altered(
         model,
         network_=network,

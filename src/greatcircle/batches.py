@@ -12,17 +12,19 @@ ends when several of them in a row refuse.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from greatcircle import directions, sphere, steps, stopping
+from greatcircle import descent, directions, sphere, steps, stopping
 from greatcircle.descent import (
     Callback,
+    Keep,
     Point,
     Result,
     descend,
@@ -37,6 +39,7 @@ from greatcircle.directions import Direction
 from greatcircle.precision import precision
 from greatcircle.problem import Problem, value_of
 from greatcircle.record import Evaluations, Record
+from greatcircle.sources import Rows, Source
 from greatcircle.sphere import Tree
 from greatcircle.steps import Step
 
@@ -46,12 +49,26 @@ GROWTH = 8
 REFUSALS = 3
 """So many refusals in a row by batches that cannot grow end the descent."""
 
-Draw = Callable[[int], Problem | None]
-"""A problem with so many rows, other ones each time; None when there are no more."""
+ALL = 0
+"""In place of a batch's rows: all rows have taken over."""
+
+
+class State(NamedTuple):
+    """All that is known between two batches, to go on from."""
+
+    radii: Array
+    point: Point
+    rows: int
+    """Of the next batch; with `ALL`, radii and point are a state of `descend`."""
+    refusals: int
+    """In a row, by batches that cannot grow."""
+    place: np.ndarray
+    """Where the source is."""
 
 
 def descend_in_batches(
-    draw: Draw,
+    source: Source,
+    problem_of: Callable[[Rows], Problem],
     weights: Tree,
     *,
     batch_size: int,
@@ -62,13 +79,18 @@ def descend_in_batches(
     stop: stopping.Rule | None = None,
     callback: Callback | None = None,
     memory: Any = None,
+    state: State | None = None,
+    records: Sequence[Record] = (),
+    keep: Keep | None = None,
 ) -> Result:
     """Minimise a loss that only parts of the data are asked about.
 
     Parameters
     ----------
-    draw
-        Gives a problem with so many rows, in the unit of all of them.
+    source
+        Where batches come from.
+    problem_of
+        Makes a problem of a batch's rows, in the unit of all of them.
     weights
         Where to start.
     batch_size
@@ -80,10 +102,21 @@ def descend_in_batches(
         where there is none.
     direction, step, stop, callback, memory
         As for `descend`. Records of batches have the loss of a batch that had no part in the turn.
+    state, records, keep
+        As for `descend`, too. The source is as it was when the run began: it is told where to go
+        on from. `keep` is also called after a refusal, which adds no record.
     """
+
+    def draw(rows: int) -> Problem | None:
+        drawn = source.draw(rows)
+        return None if drawn is None or len(drawn) < rows else problem_of(drawn)
+
     first = draw(batch_size)
     if first is None:
-        raise ValueError("there are no rows to train on: the first batch is empty")
+        raise ValueError(
+            f"batch_size is {batch_size} and there are fewer rows; expected enough for one batch: "
+            "use a smaller one"
+        )
     direction = direction or directions.automatic(whole or first)
     step = step or steps.Curvature()
     stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(5e-3)
@@ -93,47 +126,63 @@ def descend_in_batches(
     unit = float(first.unit)
 
     with precision(first.dtype):
-        radii, zero = jnp.asarray(sizes, first.dtype), jnp.zeros((), first.dtype)
+        zero = jnp.zeros((), first.dtype)
         visit = partial(visit_point, direction=direction, step=step)
-        started = time.perf_counter()
-        accepted, point = visit(first, radii, nowhere(weights, direction, memory), zero)
-        ending = None if accepted else ("non_finite", "the loss is not finite at the start")
-        initial_loss, setup_seconds = float(point.loss) * unit, time.perf_counter() - started
-        records, evaluations, refusals = [], Evaluations(), 0
+        started, ending = time.perf_counter(), None
+        if state is None:
+            radii = jnp.asarray(sizes, first.dtype)
+            accepted, point = visit(first, radii, nowhere(weights, direction, memory), zero)
+            ending = None if accepted else ("non_finite", "the loss is not finite at the start")
+            state = State(radii, point, batch_size, 0, source.place)
+        else:
+            source.seek(state.place)
+        initial_loss = float(state.point.loss) * unit
+        setup_seconds = time.perf_counter() - started
+        records, evaluations = list(records), Evaluations()
         try:
-            while not ending and (whole is None or batch_size < largest):
-                judge = draw(batch_size)
-                if ending := _ending(point, judge, records, stop, largest, refusals):
+            while not ending and (whole is None or ALL < state.rows < largest):
+                radii, point, rows, refusals, _ = state
+                judge = draw(rows)
+                if ending := _ending(state, judge, records, stop):
                     break
                 started = time.perf_counter()
                 before = point._replace(loss=value_of(judge, sphere.unpack(point.weights)))
                 accepted, moved = visit(judge, radii, before, before.angle)
-                spent = _spent(step, moved if accepted else None, batch_size, whole)
+                spent = _spent(step, moved if accepted else None, rows, whole)
                 evaluations = evaluations.plus(spent)
+                new = []
                 if accepted:
                     seconds, angle = time.perf_counter() - started, float(before.angle)
                     done = len(records) + 1
-                    records.append(record_of(done, unit, before, moved, angle, 0, spent, seconds))
+                    new = [record_of(done, unit, before, moved, angle, 0, spent, seconds)]
                     point, refusals = moved, 0
-                    if callback and callback(records[-1], on_host(point.weights)):
-                        ending = "stopped", "the callback asked to stop"
-                if not accepted or (whole and _gains_little(records, stop)):
-                    refusals = 0 if batch_size < largest else refusals + 1
-                    batch_size = min(GROWTH * batch_size, largest)
-                    if whole is None or batch_size < largest:
+                if not accepted or (whole and _gains_little([*records, *new], stop)):
+                    refusals = 0 if rows < largest else refusals + 1
+                    rows = min(GROWTH * rows, largest)
+                    if whole is None or rows < largest:
                         # Stand where we are, with the eyes of another batch.
-                        other = draw(batch_size)
-                        _, point = visit(other or judge, radii, point._replace(loss=jnp.inf), zero)
+                        other, lost = draw(rows), jnp.full_like(point.loss, jnp.inf)
+                        _, point = visit(other or judge, radii, point._replace(loss=lost), zero)
+                # Both at once and before anyone is asked: Ctrl-C must not find half of them.
+                state, records = State(radii, point, rows, refusals, source.place), records + new
+                if new and callback and callback(new[0], on_host(moved.weights)):
+                    ending = "stopped", "the callback asked to stop"
+                if keep:
+                    keep(state, records)
         except KeyboardInterrupt:
             ending = "interrupted", "interrupted from the keyboard"
         reached = replace(
-            result_at((radii, point), unit, ending or ("", ""), records),
+            result_at(state, unit, ending or ("", ""), records),
             initial_loss=initial_loss,
             evaluations=evaluations,
             setup_seconds=setup_seconds,
         )
     if ending or whole is None:
         return reached
+
+    def with_all(state: tuple[Array, Point]) -> State:
+        return State(*state, ALL, 0, reached.state.place)
+
     end = descend(
         whole,
         reached.weights,
@@ -142,31 +191,35 @@ def descend_in_batches(
         stop=stop,
         callback=callback,
         memory=reached.memory,
+        state=state[:2] if state.rows == ALL else None,
         records=records,
+        keep=(lambda state, records: keep(with_all(state), records)) if keep else None,
     )
     return replace(
         end,
         initial_loss=initial_loss,
         evaluations=evaluations.plus(end.evaluations),
         setup_seconds=setup_seconds + end.setup_seconds,
+        state=with_all(end.state),
     )
 
 
+def start_of(problem: Problem, weights: Tree, direction: Direction, source: Source) -> State:
+    """A state of the form that a run has, to read one from a file by."""
+    return State(*descent.start_of(problem, weights, direction), ALL, 0, source.place)
+
+
 def _ending(
-    point: Point,
-    judge: Problem | None,
-    records: list[Record],
-    stop: stopping.Rule,
-    largest: int,
-    refusals: int,
+    state: State, judge: Problem | None, records: list[Record], stop: stopping.Rule
 ) -> tuple[str, str] | None:
     """Outcome and reason, when batches have nothing more to say."""
+    point = state.point
     if judge is None:
         return "max_iter", "there are no more rows"
     if not (math.isfinite(float(point.slope)) and math.isfinite(float(point.angle))):
         return "non_finite", "the gradient or the angle is not finite"
-    if refusals >= REFUSALS:
-        return "converged", f"{REFUSALS} batches of {largest} rows in a row refused a turn"
+    if state.refusals >= REFUSALS:
+        return "converged", f"{REFUSALS} batches of {state.rows} rows in a row refused a turn"
     rule = stop.fired(records)
     return ("max_iter", repr(rule)) if rule and not rule.converged else None
 

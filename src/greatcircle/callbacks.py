@@ -1,8 +1,8 @@
 """Ready-made callbacks: rows of `history_` to a CSV file or to TensorBoard, while training runs.
 
-A callback is any function of a `greatcircle.watch.Row`; one that returns True ends training. These
-keep their file open from the first iteration of a fit to the last, and write every row at once, so
-that a look at the file, or a crash, finds all of them.
+A callback is any function of a `greatcircle.record.Record`; one that returns True ends training.
+These keep their file open from the first iteration of a fit to the last, and write every row at
+once, so that a look at the file, or a crash, finds all of them.
 """
 
 import csv
@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from greatcircle.watch import Row
+from greatcircle.record import Record
 
 
 class CSV:
@@ -36,13 +36,13 @@ class CSV:
                 f"path is {str(path)!r}, and its folder does not exist; create it first"
             )
 
-    def __call__(self, row: Row) -> None:
+    def __call__(self, row: Record) -> None:
         """Add a line; the first iteration begins the file anew."""
         begins = row.iteration == 1 or not self.path.exists()
         with open(self.path, "w" if begins else "a", newline="", encoding="utf-8") as file:
             lines = csv.writer(file)
             if begins:
-                lines.writerow(Row._fields)
+                lines.writerow(Record._fields)
             lines.writerow(row)
 
 
@@ -63,7 +63,7 @@ class TensorBoard:
         self.folder = Path(folder)
         self._writer: Any = None
 
-    def __call__(self, row: Row) -> None:
+    def __call__(self, row: Record) -> None:
         """Write the row; NaN, which means that there is no such number, is left out."""
         if self._writer is None:
             self._writer = _summary_writer(self.folder)

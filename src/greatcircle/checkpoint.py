@@ -1,15 +1,15 @@
 """A fit that was cut short, on disk: enough to go on bit for bit.
 
-A checkpoint holds the loop's state, the records so far, and what the fit keeps beside them. What
-follows from data, parameters and seed alone (scaling, network, validation part) is made anew; a
-fingerprint makes sure that they are the same.
+A checkpoint holds the state of the descent, the records so far, and what the fit keeps beside them.
+What follows from data, parameters and seed alone (scaling, network, validation part) is made anew;
+a fingerprint makes sure that they are the same.
 """
 
 import json
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +17,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from greatcircle.descent import Result, descend, result_at, start_of
-from greatcircle.problem import Problem
+from greatcircle.descent import Result, result_at
 from greatcircle.record import Record
 from greatcircle.sealed import SUFFIX, opened, sealed, write
 from greatcircle.sphere import Tree
-from greatcircle.watch import History, Row, Watch
+from greatcircle.watch import History, Watch
 
 NAME = f"checkpoint{SUFFIX}"
 
@@ -31,22 +30,28 @@ class Saved(NamedTuple):
     """What a checkpoint holds."""
 
     seed: int
+    of: dict[str, str]
+    """The fingerprint."""
     leaves: tuple[np.ndarray, ...]
-    """Of the loop's state, in the order of JAX."""
+    """Of the state of the descent, in the order of JAX."""
     records: tuple[Record, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[Record, ...]
     best: tuple[np.ndarray, ...] | None
     """Weights of the lowest validation loss, where there is a validation part."""
 
     def state(self, like: Any) -> Any:
-        """The loop's state, in the form of another one of the same fit."""
-        structure = jax.tree.structure(like)
-        if structure.num_leaves != len(self.leaves):
+        """The state of the descent, in the form of another one of the same fit."""
+        there, structure = jax.tree.flatten(like)
+        if len(there) != len(self.leaves):
             raise ValueError(
                 "the checkpoint's state does not fit this network and direction: another version "
                 "of greatcircle may have written it; use resume=False to begin anew"
             )
-        return jax.tree.unflatten(structure, self.leaves)
+        leaves = (
+            int(leaf) if isinstance(other, int) else leaf
+            for leaf, other in zip(self.leaves, there, strict=True)
+        )
+        return jax.tree.unflatten(structure, leaves)
 
 
 class Checkpoint:
@@ -58,13 +63,14 @@ class Checkpoint:
         Where; made if it is not there.
     seconds
         Least time between two writes.
-    fingerprint
-        Of data and parameters, by name: a checkpoint of another fit is refused.
+    resume
+        Whether to read the checkpoint that is there.
     """
 
-    def __init__(
-        self, folder: str | os.PathLike[str], seconds: float, fingerprint: Mapping[str, str]
-    ) -> None:
+    saved: Saved | None = None
+    """What was read; None where there was no checkpoint yet."""
+
+    def __init__(self, folder: str | os.PathLike[str], seconds: float, resume: bool) -> None:
         if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
             raise ValueError(
                 f"checkpoint_seconds is {seconds!r}; expected a number that is not negative"
@@ -75,15 +81,30 @@ class Checkpoint:
         if Path(folder).exists() and not Path(folder).is_dir():
             raise ValueError(f"checkpoint is {str(folder)!r}, which is a file; expected a folder")
         Path(folder).mkdir(parents=True, exist_ok=True)
-        self.seconds, self.fingerprint = seconds, dict(fingerprint)
-        self._written = time.monotonic()
+        self.seconds, self._written = seconds, time.monotonic()
+        if resume and self.path.exists():
+            self.saved = self._read()
+
+    def begin(self, seed: int, fingerprint: Mapping[str, str]) -> None:
+        """Say which fit it is for; what was read of another one is refused.
+
+        The fingerprint is of data and parameters, by name.
+        """
+        self.seed, self.fingerprint = seed, dict(fingerprint)
+        other = self.saved.of if self.saved else self.fingerprint
+        names = {*other, *self.fingerprint}
+        if differs := sorted(n for n in names if other.get(n) != self.fingerprint.get(n)):
+            raise ValueError(
+                f"{self.path} is of another fit: {', '.join(differs)} differ; use resume=False to "
+                "begin anew, or another folder"
+            )
 
     def due(self) -> bool:
         """Whether it is time to write."""
         return time.monotonic() - self._written >= self.seconds
 
     def write(
-        self, seed: int, state: Any, records: Sequence[Record], rows: Sequence[Row], best: Tree
+        self, state: Any, records: Sequence[Record], rows: Sequence[Record], best: Tree
     ) -> None:
         """All of it at once: a crash leaves the last checkpoint or this one."""
         leaves = jax.tree.leaves(jax.device_get(state))
@@ -92,68 +113,59 @@ class Checkpoint:
         tensors |= {f"history.{name}": column for name, column in History.of(rows).items()}
         if best is not None:
             tensors |= {f"best.{i}": np.asarray(w) for i, w in enumerate(jax.tree.leaves(best))}
-        texts = {"kind": "checkpoint", "seed": str(seed), "of": json.dumps(self.fingerprint)}
+        texts = {"kind": "checkpoint", "seed": str(self.seed), "of": json.dumps(self.fingerprint)}
         write(self.path, sealed(tensors, texts))
         self._written = time.monotonic()
 
-    def read(self) -> Saved | None:
-        """What the folder holds; None where it holds no checkpoint yet."""
-        if not self.path.exists():
-            return None
+    def _read(self) -> Saved:
         try:
             tensors, texts = opened(self.path.read_bytes())
             if texts.get("kind") != "checkpoint":
                 raise ValueError("it is a model, no checkpoint; greatcircle.load reads it")
-            other = json.loads(texts["of"])
+            of = json.loads(texts["of"])
         except (ValueError, KeyError) as error:
             raise ValueError(f"{self.path} cannot be resumed from: {error}") from error
-        names = {*other, *self.fingerprint}
-        if differs := sorted(n for n in names if other.get(n) != self.fingerprint.get(n)):
-            raise ValueError(
-                f"{self.path} is of another fit: {', '.join(differs)} differ; use resume=False to "
-                "begin anew, or another folder"
-            )
         return Saved(
             int(texts["seed"]),
+            of,
             _numbered(tensors, "state"),
             tuple(_record(values) for values in tensors["records"]),
-            tuple(History({name: tensors[f"history.{name}"] for name in Row._fields}).rows()),
+            tuple(History({name: tensors[f"history.{name}"] for name in Record._fields}).rows()),
             _numbered(tensors, "best") or None,
         )
 
 
 def checkpointed(
-    checkpoint: Checkpoint,
-    saved: Saved | None,
-    seed: int,
-    watch: Watch,
-    problem: Problem,
-    weights: Tree,
-    settings: Mapping[str, Any],
+    checkpoint: Checkpoint, descent: Callable[..., Result], like: Any, unit: float, watch: Watch
 ) -> Result:
-    """`descend`, from a checkpoint where there is one, that writes checkpoints on the way."""
-    seed = saved.seed if saved else seed
-    state = None
-    if saved:
+    """A descent, from a checkpoint where there is one, that writes checkpoints on the way.
+
+    Parameters
+    ----------
+    checkpoint
+        Where to.
+    descent
+        `descend`, or one like it, that needs only `state`, `records` and `keep`.
+    like
+        A state of the form that it has.
+    unit
+        Of its loss.
+    watch
+        Its callback, with the rows of the checkpoint.
+    """
+    state, records = None, ()
+    if saved := checkpoint.saved:
         watch.best = saved.best
-        like = start_of(problem, weights, settings["direction"])
-        state = saved.state(like)
+        state, records = saved.state(like), saved.records
         if watch.done():
-            return result_at(state, float(problem.unit), ("stopped", ""), saved.records)
+            return result_at(state, unit, ("stopped", ""), records)
 
     def keep(state: Any, records: Sequence[Record]) -> None:
         if checkpoint.due():
-            checkpoint.write(seed, state, records, watch.rows, watch.best)
+            checkpoint.write(state, records, watch.rows, watch.best)
 
-    result = descend(
-        problem,
-        weights,
-        state=state,
-        records=saved.records if saved else (),
-        keep=keep,
-        **{name: value for name, value in settings.items() if name != "memory"},
-    )
-    checkpoint.write(seed, result.state, result.records, watch.rows, watch.best)
+    result = descent(state=state, records=records, keep=keep)
+    checkpoint.write(result.state, result.records, watch.rows, watch.best)
     return result
 
 

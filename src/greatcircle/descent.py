@@ -219,7 +219,7 @@ def descend(
 
 
 def result_at(
-    state: tuple[Array, Point], unit: float, ending: tuple[str, str], records: Sequence[Record]
+    state: Any, unit: float, ending: tuple[str, str], records: Sequence[Record]
 ) -> Result:
     """A run that ends in this state, of whose beginning nothing is known."""
     point = state[1]

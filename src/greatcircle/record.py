@@ -1,5 +1,6 @@
 """What is written down of each iteration."""
 
+import math
 from typing import NamedTuple
 
 
@@ -27,7 +28,11 @@ class Evaluations(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One iteration. Loss and all that derives from it are in the units of the loss."""
+    """One iteration. Loss and all that derives from it are in the units of the loss.
+
+    In `history_` and in callbacks of an estimator, that is the unit of the targets, squared for the
+    squared loss.
+    """
 
     iteration: int
     """Counted from one."""
@@ -52,3 +57,7 @@ class Record(NamedTuple):
     products: float
     seconds: float
     """Wall-clock time of the iteration; no decision looks at it."""
+    validation_loss: float = math.nan
+    """Of the part that an estimator's `early_stopping` holds out; NaN without one."""
+    lipschitz: float = math.nan
+    """∏‖W_i‖_op in the units of the data; NaN outside an estimator, where these are not known."""

@@ -1,11 +1,13 @@
-"""Rows that are not all in memory: memory-mapped arrays, Parquet data sets, iterators of batches.
+"""Where batches of rows come from: arrays, Parquet data sets, iterables of batches.
 
-A source draws so many rows at a time, other ones each time. Nothing else is asked of it, so memory
-is needed for one batch only.
+A source draws so many rows at a time, other ones each time, so memory is needed for one batch only.
+Where it is can be written down and found again; rows held out are never drawn.
 """
 
+import json
 import mmap
-from collections.abc import Iterable, Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -44,8 +46,30 @@ class Source(Protocol):
         """Of the targets, or none."""
         ...
 
+    @property
+    def size(self) -> int | None:
+        """How many rows there are, where that is known."""
+        ...
+
+    def sample(self, rows: int) -> Rows | None:
+        """So many rows to look at before anything is drawn, or all; None where there are none."""
+        ...
+
+    def hold_out(self, rows: int) -> Rows | None:
+        """So many rows that are never drawn, or fewer; once, before anything is drawn."""
+        ...
+
     def draw(self, rows: int) -> Rows | None:
         """So many rows, or fewer at the end; None where there are no more."""
+        ...
+
+    @property
+    def place(self) -> np.ndarray:
+        """All that decides what is drawn next."""
+        ...
+
+    def seek(self, place: np.ndarray) -> None:
+        """Go on to a place that a source of the same rows and seed has been at."""
         ...
 
 
@@ -53,26 +77,22 @@ def source(X: Any, y: Any, sample_weight: Any, seed: int) -> Source | None:
     """A source for data that must not be read as a whole; None for everything else.
 
     Memory-mapped arrays, the path of a Parquet file, folder or pattern (y: names of the target
-    columns), or an iterable of batches (X, y) or (X, y, sample_weight) (y: None).
+    columns), or an iterable of batches (X, y) or (X, y, sample_weight) (y: None). A list is one of
+    batches if y is None and its entries are tuples of two or three arrays.
     """
     if isinstance(X, np.memmap):
-        return Mapped(X, y, sample_weight, seed)
+        return Arrays(X, y, sample_weight, seed)
     if isinstance(X, str | Path):
         _refuse_weights(sample_weight, "a Parquet data set; read it with polars and pass arrays")
         return Parquet(X, y, seed)
     if isinstance(X, Iterator) or (y is None and _is_iterable_of_batches(X)):
-        _refuse_weights(sample_weight, "an iterator: it yields (X, y, sample_weight)")
+        _refuse_weights(sample_weight, "batches: each is a tuple (X, y, sample_weight)")
         if y is not None:
             raise ValueError(
                 "X is an iterator of batches and y is given; expected y=None: each batch is a "
                 "tuple (X, y) and brings its own y"
             )
         return Batches(X)
-    if y is None and isinstance(X, list | tuple) and X and isinstance(X[0], tuple):
-        raise ValueError(
-            f"X is a {type(X).__name__} of tuples and y is None; expected y, or for batches "
-            "(X, y) an iterator: iter(X)"
-        )
     return None
 
 
@@ -82,16 +102,24 @@ def _refuse_weights(sample_weight: Any, kind: str) -> None:
 
 
 def _is_iterable_of_batches(X: Any) -> bool:
+    if isinstance(X, Sequence):
+        return bool(X) and all(map(_is_batch, X))
     return (
-        isinstance(X, Iterable)
-        and not hasattr(X, "__array__")
-        and not hasattr(X, "__dataframe__")
-        and not isinstance(X, Sequence)
+        isinstance(X, Iterable) and not hasattr(X, "__array__") and not hasattr(X, "__dataframe__")
     )
 
 
-class Mapped:
-    """Arrays on disk: random rows, in the order of the file."""
+def _is_batch(entry: Any) -> bool:
+    """A tuple of numbers is a row."""
+    return (
+        isinstance(entry, tuple)
+        and len(entry) in (2, 3)
+        and all(hasattr(part, "__array__") and hasattr(part, "__len__") for part in entry)
+    )
+
+
+class Arrays:
+    """Arrays in memory or on disk: random rows, in the order of the arrays."""
 
     names: tuple[str, ...] | None = None
     target_names: tuple[str, ...] = ()
@@ -106,16 +134,51 @@ class Mapped:
                 raise ValueError(
                     f"X has {len(X)} rows and {name} {len(values)}; expected the same number"
                 )
+        self.size = len(X)
         self._rng = np.random.default_rng(seed)
+        self._held = np.arange(0)
+
+    def sample(self, rows: int) -> Rows:
+        """Random ones; all of them where there are no more than that."""
+        return self.draw(rows)
+
+    def hold_out(self, rows: int) -> Rows:
+        """Random ones."""
+        self._held = np.sort(self._rng.choice(self.size, rows, replace=False))
+        return self._take(self._held)
 
     def draw(self, rows: int) -> Rows:
         """Random ones; all of them where there are no more than that."""
-        if rows >= len(self.X):
-            which = np.arange(len(self.X))
-        else:
-            which = np.sort(self._rng.integers(0, len(self.X), rows))
+        left = self.size - len(self._held)
+        which = np.arange(left) if rows >= left else np.sort(self._rng.integers(0, left, rows))
+        return self._take(_besides(self._held, which))
+
+    @property
+    def place(self) -> np.ndarray:
+        """The generator's state."""
+        return _packed(self._rng.bit_generator.state)
+
+    def seek(self, place: np.ndarray) -> None:
+        """To any place."""
+        self._rng.bit_generator.state = _unpacked(place)
+
+    def _take(self, which: np.ndarray) -> Rows:
         weight = None if self.weight is None else _read(self.weight, which)
         return Rows(_read(self.X, which), _read(self.y, which), weight)
+
+
+def _besides(held: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Numbers of rows that were counted without those held out, which are in order."""
+    return which + np.searchsorted(held - np.arange(len(held)), which, side="right")
+
+
+def _packed(place: Mapping[str, Any]) -> np.ndarray:
+    """As an array, which any file can hold: a generator's state has whole numbers of 128 bits."""
+    return np.frombuffer(json.dumps(place).encode(), np.uint8)
+
+
+def _unpacked(place: np.ndarray) -> dict[str, Any]:
+    return json.loads(place.tobytes())
 
 
 def _read(values: np.ndarray, which: np.ndarray) -> np.ndarray:
@@ -174,22 +237,49 @@ class Parquet:
                 "without them, or encode them as numbers"
             )
         self.names, self.target_names = tuple(others), tuple(targets)
-        self.rows = self._frame.select(pl.len()).collect().item()
+        self.size = self._frame.select(pl.len()).collect().item()
         self._rng = np.random.default_rng(seed)
+        self._held = np.arange(0)
+
+    def sample(self, rows: int) -> Rows:
+        """From random places; all rows where there are no more than that."""
+        return self.draw(rows)
+
+    def hold_out(self, rows: int) -> Rows:
+        """From random places; fewer where two pieces have rows in common."""
+        self._held = np.unique(self._pieces(self.size, rows))
+        return self._read(self._held)
 
     def draw(self, rows: int) -> Rows:
         """From random places; all rows where there are no more than that."""
-        if rows >= self.rows:
-            return self._read([self._frame])
-        length = -(-rows // self.PIECES)
-        places = np.sort(self._rng.integers(0, self.rows - length + 1, -(-rows // length)))
-        drawn = self._read([self._frame.slice(int(place), length) for place in places])
-        return drawn.take(slice(0, rows))
+        left = self.size - len(self._held)
+        which = np.arange(left) if rows >= left else self._pieces(left, rows)
+        return self._read(_besides(self._held, which))
 
-    def _read(self, frames: "list[pl.LazyFrame]") -> Rows:
+    @property
+    def place(self) -> np.ndarray:
+        """The generator's state."""
+        return _packed(self._rng.bit_generator.state)
+
+    def seek(self, place: np.ndarray) -> None:
+        """To any place."""
+        self._rng.bit_generator.state = _unpacked(place)
+
+    def _pieces(self, among: int, rows: int) -> np.ndarray:
+        """Numbers of so many rows, in pieces."""
+        length = -(-rows // self.PIECES)
+        places = np.sort(self._rng.integers(0, among - length + 1, -(-rows // length)))
+        return (places[:, None] + np.arange(length)).ravel()[:rows]
+
+    def _read(self, which: np.ndarray) -> Rows:
         import polars as pl
 
-        frame = pl.concat(pl.collect_all(frames))
+        runs = np.split(which, np.flatnonzero(np.diff(which) != 1) + 1)
+        first = [int(run[0]) if len(run) else 0 for run in runs]
+        slices = [
+            self._frame.slice(place, len(run)) for place, run in zip(first, runs, strict=True)
+        ]
+        frame = pl.concat(pl.collect_all(slices))
         targets = frame.select(self.target_names).to_numpy()
         return Rows(
             frame.drop(self.target_names).to_numpy(),
@@ -221,41 +311,92 @@ def _schema(frame: "pl.LazyFrame", path: Path) -> "pl.Schema":
 class Batches:
     """An iterable of (X, y) or (X, y, sample_weight), taken as it comes.
 
-    One that can be gone through again, like a data loader, is, when it ends.
+    One that can be gone through again, like a list or a data loader, is, when it ends.
     """
 
     names: tuple[str, ...] | None = None
     target_names: tuple[str, ...] = ()
+    size = None
+
+    PIECE = 65_536
+    """So many rows at a time are skipped."""
 
     def __init__(self, batches: Iterable[Any]) -> None:
         self._batches = batches
         self._again = not isinstance(batches, Iterator)
         self._rest = iter(batches)
+        self._begun = False
         self._kept: list[Rows] = []
+        self._held = self._skip = 0
+        self._drawn = self._checksum = 0
+
+    def sample(self, rows: int) -> Rows | None:
+        """The first ones, which are drawn later all the same; all of them at most once."""
+        first = self._next(rows)
+        self._kept = [] if first is None else [first, *self._kept]
+        return first
+
+    def hold_out(self, rows: int) -> Rows | None:
+        """The first ones of the first pass. Later passes leave out as many at their beginning."""
+        self._held = rows
+        return self.draw(rows)
 
     def draw(self, rows: int) -> Rows | None:
         """The next ones."""
+        drawn = self._next(rows)
+        if drawn is not None:
+            self._drawn += len(drawn)
+            values = np.ascontiguousarray(drawn.inputs, np.float64)
+            self._checksum = zlib.crc32(values.tobytes(), self._checksum)
+        return drawn
+
+    @property
+    def place(self) -> np.ndarray:
+        """How many rows have been drawn, and a checksum of their inputs."""
+        return _packed({"rows": self._drawn, "checksum": self._checksum})
+
+    def seek(self, place: np.ndarray) -> None:
+        """Forward only, by drawing, so it is known whether they are the same rows."""
+        there = _unpacked(place)
+        while (left := there["rows"] - self._drawn) > 0 and self.draw(min(left, self.PIECE)):
+            pass
+        if (self._drawn, self._checksum) != (there["rows"], there["checksum"]):
+            raise ValueError(
+                f"X gives other batches than before: of the {there['rows']} rows that the "
+                "checkpoint has drawn, not all came again; expected the same ones in the same "
+                "order, from the beginning: use resume=False to begin anew"
+            )
+
+    def _next(self, rows: int) -> Rows | None:
         kept, self._kept = self._kept, []
-        ended = False
+        ended = not self._begun  # a first look takes no row twice
+        self._begun = True
         while sum(map(len, kept)) < rows:
             batch = next(self._rest, None)
             if batch is None:
                 if not self._again or ended:
                     break
-                self._rest, ended = iter(self._batches), True
+                self._rest, ended, self._skip = iter(self._batches), True, self._held
                 continue
-            kept.append(_checked_batch(batch))
-        if not kept:
+            checked = _checked_batch(batch)
+            skipped = min(self._skip, len(checked))
+            self._skip -= skipped
+            kept.append(checked.take(slice(skipped, None)))
+        if not any(map(len, kept)):
             return None
-        weights = [r.weight if r.weight is not None else np.ones(len(r)) for r in kept]
-        drawn = Rows(
-            np.concatenate([r.inputs for r in kept]),
-            np.concatenate([r.targets for r in kept]),
-            np.concatenate(weights) if any(r.weight is not None for r in kept) else None,
-        )
+        drawn = kept[0] if len(kept) == 1 else _joined(kept)
         if len(drawn) > rows:
             self._kept = [drawn.take(slice(rows, None))]
         return drawn.take(slice(0, rows))
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    weights = [r.weight if r.weight is not None else np.ones(len(r)) for r in parts]
+    return Rows(
+        np.concatenate([r.inputs for r in parts]),
+        np.concatenate([r.targets for r in parts]),
+        np.concatenate(weights) if any(r.weight is not None for r in parts) else None,
+    )
 
 
 def _checked_batch(batch: Any) -> Rows:

@@ -5,7 +5,7 @@ A `Watch` is the callback that the estimators give to the loop. Its rows become 
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from rich.console import Console
@@ -15,44 +15,20 @@ from greatcircle.record import Record
 from greatcircle.sphere import Tree
 
 
-class Row(NamedTuple):
-    """One iteration of a fit: a `Record`, and two columns that only a fit has."""
-
-    iteration: int
-    loss: float
-    """After the iteration, in the units of the targets where the loss has units."""
-    angle: float
-    slope: float
-    curvature: float
-    predicted: float
-    actual: float
-    halvings: int
-    forward: float
-    backward: float
-    second: float
-    higher: float
-    products: float
-    seconds: float
-    validation_loss: float
-    """Of the part held out by `early_stopping`; NaN without one."""
-    lipschitz: float
-    """∏‖W_i‖_op in the units of the data."""
-
-
 class History(dict[str, np.ndarray]):
     """The iterations of a fit as columns; `pandas.DataFrame(history)` makes a data frame of it."""
 
     SHOWN = ("iteration", "loss", "validation_loss", "angle", "slope", "seconds", "lipschitz")
 
     @classmethod
-    def of(cls, rows: Sequence[Row]) -> Self:
+    def of(cls, rows: Sequence[Record]) -> Self:
         """From rows."""
-        return cls({name: np.array([getattr(r, name) for r in rows]) for name in Row._fields})
+        return cls({name: np.array([getattr(r, name) for r in rows]) for name in Record._fields})
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[Record]:
         """The way back."""
-        columns = (self[name].tolist() for name in Row._fields)
-        return [Row(*values) for values in zip(*columns, strict=True)]
+        columns = (self[name].tolist() for name in Record._fields)
+        return [Record(*values) for values in zip(*columns, strict=True)]
 
     def __repr__(self) -> str:
         count = len(self["iteration"])
@@ -85,7 +61,7 @@ class Watch:
     patience
         How many iterations without a lower validation loss end the fit.
     callbacks
-        Functions of a `Row`; one that returns True ends the fit.
+        Functions of a `Record`; one that returns True ends the fit.
     bar
         Progress bar, or None.
     rows
@@ -99,9 +75,9 @@ class Watch:
         lipschitz: Callable[[Tree], float],
         validation: Callable[[Tree], float] | None = None,
         patience: int = 10,
-        callbacks: Iterable[Callable[[Row], Any]] = (),
+        callbacks: Iterable[Callable[[Record], Any]] = (),
         bar: "Bar | None" = None,
-        rows: Sequence[Row] = (),
+        rows: Sequence[Record] = (),
         best: Tree | None = None,
     ) -> None:
         self.unit, self.lipschitz, self.validation = unit, lipschitz, validation
@@ -120,7 +96,7 @@ class Watch:
         }
         # A fit that goes on counts on.
         units["iteration"] = (self.rows[-1].iteration if self.rows else 0) + 1
-        row = Row(*record._replace(**units), unseen, self.lipschitz(weights))
+        row = record._replace(**units, validation_loss=unseen, lipschitz=self.lipschitz(weights))
         lowest = min((r.validation_loss for r in self.rows), default=math.inf)
         self.rows.append(row)
         if self.validation is not None and not unseen >= lowest:
@@ -165,7 +141,7 @@ class Bar:
         self._progress.update(self._task, total=self._progress.tasks[0].completed)
         self._progress.stop()
 
-    def show(self, row: Row) -> None:
+    def show(self, row: Record) -> None:
         """The newest iteration."""
         unseen = "" if math.isnan(row.validation_loss) else f"  unseen {row.validation_loss:.4g}"
         state = f"loss {row.loss:.4g}{unseen}  bound {row.lipschitz:.3g}"

@@ -18,6 +18,7 @@ from greatcircle.activations import Activation
 from greatcircle.certificate.finish import finished
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import Stack, stack
+from greatcircle.threads import one_thread
 
 NOTHING = 1e-30
 """Stands for the norm of a matrix of zeros, so that a proof needs no division by zero."""
@@ -72,7 +73,8 @@ def fast(
 
 def operator_norms(matrices: Sequence[np.ndarray]) -> list[float]:
     """Largest singular value of each, `NOTHING` where all are zero."""
-    return [max(float(np.linalg.norm(a, 2)), NOTHING) for a in matrices]
+    with one_thread():
+        return [max(float(np.linalg.norm(a, 2)), NOTHING) for a in matrices]
 
 
 def recursion(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], float]:

@@ -10,6 +10,7 @@ Every iterate has M ≻ 0, so wherever the method ends, what it has is a bound.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,13 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
-from threadpoolctl import threadpool_limits
 
 from greatcircle.activations import Activation
 from greatcircle.certificate.closed_form import NOTHING, operator_norms
 from greatcircle.certificate.finish import finished
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import stack
+from greatcircle.threads import one_thread
 
 GAP = 1e-7
 """Relative distance of L² to the optimum at which the method ends."""
@@ -86,7 +87,7 @@ def optimum(
     if len(units) == 1:
         return [], float(before[-1])
     program = _Program.of(units, slopes)
-    with threadpool_limits(1 if len(program.P) <= SMALL else None):
+    with one_thread() if len(program.P) <= SMALL else nullcontext():
         multipliers, square = _solve(program, *_start(units, slopes))
     cuts = np.cumsum([len(a) for a in units[:-1]])[:-1]
     layers = np.split(multipliers, cuts)

@@ -3,7 +3,8 @@
 | module | idea |
 |---|---|
 | `regressor`, `classifier` | the estimators: what is special to numbers and to classes |
-| `base` | what they share: how they train, predict and are shown |
+| `base` | what they share: their parameters, how they fit, predict and are shown |
+| `training` | which rows are for what, and the descent that goes with them |
 | `parameters` | what their parameters mean, checked before any data are looked at |
 | `data` | checks of data, and a part held out |
 """

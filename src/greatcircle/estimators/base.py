@@ -2,9 +2,9 @@
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from numbers import Real
+from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -16,37 +16,23 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from greatcircle import certificate, stopping, summary
 from greatcircle.activations import Activation
-from greatcircle.batches import descend_in_batches
 from greatcircle.certificate import Certificate
-from greatcircle.checkpoint import Checkpoint, checkpointed, fingerprint
-from greatcircle.descent import Result, descend
-from greatcircle.estimators.data import about_text, check_size, names_of, split_off
-from greatcircle.estimators.parameters import (
-    MAY_CHANGE,
-    Plan,
-    check_early_stopping,
-    checked_budget,
-    checked_widths,
-    is_count,
-    method_of,
-)
-from greatcircle.losses import Loss, Squared
-from greatcircle.methods import Start, begin
-from greatcircle.precision import checked_dtype
-from greatcircle.problem import Problem
-from greatcircle.scaling import absorbed, checked_share
+from greatcircle.checkpoint import Checkpoint
+from greatcircle.descent import Result
+from greatcircle.estimators import training
+from greatcircle.estimators.data import about_text, names_of
+from greatcircle.estimators.parameters import Plan, plan_of
+from greatcircle.estimators.training import Parts, Problems
+from greatcircle.losses import Loss
+from greatcircle.methods import Start
+from greatcircle.record import Record
+from greatcircle.scaling import checked_share
 from greatcircle.sources import Rows, Source, source
 from greatcircle.stopping import Rule
-from greatcircle.watch import Bar, History, Row, Watch
+from greatcircle.watch import Bar, History, Watch
 
 FEW_ROWS = 2000
 """Up to so many rows, dtype="auto" is float64: it costs next to nothing there."""
-
-SAMPLE = 100_000
-"""Rows of a stream from which scaling and start are taken."""
-
-FIRST_BATCH, LARGEST_BATCH = 1024, 65_536
-"""Rows of the batches of a stream."""
 
 
 class LipschitzEstimator(ABC, BaseEstimator):
@@ -76,7 +62,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         checkpoint: str | PathLike[str] | None = None,
         checkpoint_seconds: float = 60.0,
         resume: bool = False,
-        callbacks: Sequence[Callable[[Row], Any]] = (),
+        callbacks: Sequence[Callable[[Record], Any]] = (),
         verbose: bool = False,
         dtype: str = "auto",
         random_state: Any = None,
@@ -134,54 +120,40 @@ class LipschitzEstimator(ABC, BaseEstimator):
         ----------
         X
             Rows: an array or a data frame. Data that memory cannot hold: a `numpy.memmap`, the path
-            of a Parquet file or folder, or an iterable of batches (X, y) or (X, y, sample_weight).
+            of a Parquet file or folder, or an iterable of batches (X, y) or (X, y, sample_weight),
+            which may be a list of such tuples.
         y
             Targets. For a Parquet data set the names of their columns, for batches None.
         sample_weight
             Weight of each row: a row of weight 2 counts like two rows.
         """
-        plan = self._plan()
+        plan = plan_of(self, self._default_widths())
+        self._criterion(1)  # a loss that is none is named before the data are looked at
         goes_on = self.warm_start and hasattr(self, "weights_")
+        checkpoint = training.checkpoint_of(self)
         seed = check_random_state(self.random_state).randint(2**31)
+        if checkpoint and checkpoint.saved:
+            seed = checkpoint.saved.seed
         stream = source(X, y, sample_weight, seed)
         with _bar(type(self).__name__, self.max_iter, self.verbose) as bar:
-            if stream is not None:
-                return self._train_on_stream(plan, stream, bar, goes_on)
-            rows = self._rows(X, y, sample_weight, reset=not goes_on)
-            return self._train(plan, rows, bar, goes_on)
+            if stream is None:
+                rows = self._rows(X, y, sample_weight, reset=not goes_on)
+            else:
+                rows = self._sampled(stream, reset=not goes_on)
+            more = stream if stream and len(rows) >= training.SAMPLE else None
+            if checkpoint:
+                checkpoint.begin(seed, training.fingerprint_of(self, rows, more))
+            parts = self._parts(rows, more, seed)
+            return self._train(plan, parts, seed, goes_on, bar=bar, checkpoint=checkpoint)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        plan = self._plan()._replace(stop=stopping.MaxIter(1))
+        plan = plan_of(self, self._default_widths())._replace(stop=stopping.MaxIter(1))
+        self._criterion(1)
         goes_on = hasattr(self, "weights_")
         rows = self._rows(X, y, sample_weight, reset=not goes_on, classes=classes)
-        return self._train(plan, rows, None, goes_on, whole_fit=False)
-
-    def _plan(self) -> Plan:
-        method = method_of(self.method)
-        scaling = self.scaling or method.scaling
-        start = method.start
-        if self.lipschitz is not None:
-            start = start._replace(target_scale=checked_budget(self.lipschitz, scaling))
-        if self.radius is not None:
-            start = start._replace(radius=self.radius)
-        tol = method.tol if self.tol is None else self.tol
-        if not isinstance(tol, Real) or not float(tol) >= 0:
-            raise ValueError(f"tol is {tol!r}; expected a number that is not negative, or None")
-        if not isinstance(self.dtype, str) or self.dtype != "auto":
-            checked_dtype(self.dtype, also="'auto', ")
-        check_early_stopping(self.validation_fraction, self.n_iter_no_change)
-        if self.batch_size is not None and not is_count(self.batch_size):
-            raise ValueError(
-                f"batch_size is {self.batch_size!r}; expected a whole number from 1 up, or None"
-            )
-        if not isinstance(self.callbacks, Iterable) or not all(map(callable, self.callbacks)):
-            raise ValueError(f"callbacks is {self.callbacks!r}; expected a list of functions")
-        widths = self._default_widths()
-        if not isinstance(self.hidden_layer_sizes, str) or self.hidden_layer_sizes != "auto":
-            widths = checked_widths(self.hidden_layer_sizes)
-        self._criterion(1)
-        stop = stopping.MaxIter(self.max_iter) | stopping.DecreaseBelow(float(tol))
-        return Plan(method.direction, method.step, start, scaling, stop, widths)
+        seed = check_random_state(self.random_state).randint(2**31)
+        earlier = self.history_.rows() if goes_on else ()
+        return self._train(plan, Parts(rows, None), seed, goes_on, earlier=earlier)
 
     def _rows(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None
@@ -209,170 +181,76 @@ class LipschitzEstimator(ABC, BaseEstimator):
                 raise
             raise ValueError(about_text(X)) from error
 
+    def _sampled(self, stream: Source, *, reset: bool) -> Rows:
+        """The first rows of a stream, or all of a short one."""
+        sample = stream.sample(training.SAMPLE)
+        if sample is None:
+            raise ValueError("X has no rows; expected at least one batch")
+        rows = self._rows(*sample, reset=reset)
+        if stream.names is not None:
+            self.feature_names_in_ = np.array(stream.names, dtype=object)
+            self.target_names_ = stream.target_names
+        return rows
+
+    def _parts(self, rows: Rows, stream: Source | None, seed: int) -> Parts:
+        held_out = self.validation_fraction if self.early_stopping else None
+        if stream is None:
+            strata = self._strata(rows)
+            return training.in_memory(rows, seed, self.batch_size, held_out, strata)
+        encode = partial(self._encoded, reset=False)
+        return training.of_stream(rows, stream, self.batch_size, held_out, encode)
+
     def _train(
-        self, plan: Plan, rows: Rows, bar: Bar | None, goes_on: bool, *, whole_fit: bool = True
+        self,
+        plan: Plan,
+        parts: Parts,
+        seed: int,
+        goes_on: bool,
+        *,
+        bar: Bar | None = None,
+        earlier: Sequence[Record] = (),
+        checkpoint: Checkpoint | None = None,
     ) -> Self:
-        seed = check_random_state(self.random_state).randint(2**31)
-        checkpoint = self._opened_checkpoint(rows) if whole_fit else None
-        saved = checkpoint.read() if checkpoint and self.resume else None
-        seed = saved.seed if saved else seed
-        random = np.random.RandomState(seed)
-        training, unseen = rows, None
-        if self.early_stopping and whole_fit:
-            training, unseen = split_off(
-                rows, self.validation_fraction, self._strata(rows), random.randint(2**31)
-            )
+        outputs = parts.start.targets.shape[1]
+        loss = self._criterion(outputs)
         if goes_on:
             self._check_unchanged(plan)
             dtype = self.weights_[0].dtype
         else:
             dtype = self.dtype
             if dtype == "auto":
-                dtype = "float64" if len(training) <= FEW_ROWS else "float32"
-            self._begin(plan, training, np.random.default_rng(seed), dtype)
-        whole = self._problem(training, dtype)
-        held_out = None if unseen is None else self._problem(unseen, dtype)
-        earlier = self.history_.rows() if goes_on and not whole_fit else ()
-        watch = self._watch(bar, held_out, saved.rows if saved else earlier)
-        settings = self._settings(plan, watch, goes_on)
-        size, half = self.batch_size, len(training) // 2
-        if whole_fit and size is not None and size < half:
-            draws = np.random.default_rng(random.randint(2**31))
-
-            def draw(count: int) -> Problem:
-                some = training.take(np.sort(draws.integers(0, len(training), count)))
-                return self._with_rows(whole, some)
-
-            result = descend_in_batches(
-                draw, self.weights_, batch_size=size, largest=half, whole=whole, **settings
+                dtype = "float64" if len(parts.start) <= FEW_ROWS else "float32"
+            self.network_, self.weights_, self.scaling_ = training.begun(
+                plan,
+                self._start(plan.start, outputs),
+                parts.start,
+                loss,
+                self.activation,
+                seed,
+                dtype,
             )
-        elif checkpoint:
-            result = checkpointed(checkpoint, saved, seed, watch, whole, self.weights_, settings)
-        else:
-            result = descend(whole, self.weights_, **settings)
-        self._keep(result, watch)
-        return self
-
-    def _opened_checkpoint(self, rows: Rows) -> Checkpoint | None:
-        if self.checkpoint is None:
-            if self.resume:
-                raise ValueError("resume is True and checkpoint is None; name the folder to resume")
-            return None
-        if self.batch_size is not None:
-            raise ValueError("checkpoint needs all rows at once; use batch_size=None")
-        if self.warm_start:
-            raise ValueError("checkpoint and warm_start are two ways to go on; use one of them")
-        parameters = self.get_params(deep=False)
-        for name in MAY_CHANGE:
-            del parameters[name]
-        of = fingerprint(parameters, X=rows.inputs, y=rows.targets, sample_weight=rows.weight)
-        return Checkpoint(self.checkpoint, self.checkpoint_seconds, of)
-
-    def _train_on_stream(self, plan: Plan, stream: Source, bar: Bar | None, goes_on: bool) -> Self:
-        if self.early_stopping:
-            raise ValueError(
-                "early_stopping holds out rows in memory; with a stream of rows use "
-                "early_stopping=False: a turn that unseen rows refuse is not taken there anyway"
-            )
-        sample = stream.draw(SAMPLE)
-        if sample is None:
-            raise ValueError("X has no rows; expected at least one batch")
-        rows = self._rows(*sample, reset=not goes_on)
-        if stream.names is not None:
-            self.feature_names_in_ = np.array(stream.names, dtype=object)
-            self.target_names_ = stream.target_names
-        if len(rows) < SAMPLE:  # that was all
-            return self._train(plan, rows, bar, goes_on)
-        if self.checkpoint is not None or self.resume:
-            raise ValueError(
-                "checkpoint and resume need all rows in memory; with a long stream use "
-                "checkpoint=None and resume=False"
-            )
-        dtype = "float32" if self.dtype == "auto" else self.dtype
-        if goes_on:
-            self._check_unchanged(plan)
-        else:
-            seed = check_random_state(self.random_state).randint(2**31)
-            self._begin(plan, rows, np.random.default_rng(seed), dtype)
-        whole = self._problem(rows, dtype)
-
-        def draw(count: int) -> Problem | None:
-            some = stream.draw(count)
-            if some is None or len(some) < count:
-                return None
-            return self._with_rows(
-                whole, Rows(some.inputs, self._encoded(some.targets, False), some.weight)
-            )
-
-        watch = self._watch(bar, None, ())
-        result = descend_in_batches(
-            draw,
-            self.weights_,
-            batch_size=min(self.batch_size or FIRST_BATCH, LARGEST_BATCH),
-            largest=LARGEST_BATCH,
-            **self._settings(plan, watch, goes_on),
-        )
-        self._keep(result, watch)
-        return self
-
-    def _problem(self, rows: Rows, dtype: Any) -> Problem:
-        return Problem(
-            self.network_,
-            self.scaling_.inputs(rows.inputs),
-            self.scaling_.targets(rows.targets),
-            loss=self._criterion(self.network_.sizes[-1]),
-            sample_weight=rows.weight,
-            dtype=dtype,
-        )
-
-    def _with_rows(self, problem: Problem, rows: Rows) -> Problem:
-        inputs, targets = self.scaling_.inputs(rows.inputs), self.scaling_.targets(rows.targets)
-        return problem.with_rows(inputs, targets, rows.weight)
-
-    def _watch(self, bar: Bar | None, held_out: Problem | None, rows: Sequence[Row]) -> Watch:
-        return Watch(
+        problems = Problems(self.network_, self.scaling_, loss, dtype)
+        unseen = None if parts.unseen is None else problems.of(parts.unseen, parts.encode)
+        watch = Watch(
             unit=self.scaling_.factor**-2,  # one, but for the squared loss
             lipschitz=self._bound,
-            validation=None if held_out is None else lambda w: float(held_out.loss(w)),
+            validation=None if unseen is None else lambda w: float(unseen.loss(w)),
             patience=self.n_iter_no_change,
             callbacks=self.callbacks,
             bar=bar,
-            rows=rows,
+            rows=checkpoint.saved.rows if checkpoint and checkpoint.saved else earlier,
         )
-
-    def _settings(self, plan: Plan, watch: Watch, goes_on: bool) -> dict[str, Any]:
-        """What every way of training is told."""
-        enough = self._enough(self.network_.sizes[-1])
-        return {
+        enough = self._enough(outputs)
+        settings = {
             "direction": plan.direction,
             "step": plan.step,
             "stop": plan.stop | enough if enough else plan.stop,
-            "callback": watch,
             # A model that was loaded has none, and starts to remember anew.
             "memory": getattr(self, "_memory", None) if goes_on else None,
         }
-
-    def _begin(self, plan: Plan, rows: Rows, rng: np.random.Generator, dtype: Any) -> None:
-        """Network, scaling and initial weights."""
-        check_size("y", rows.targets)
-        if plan.scaling == "standard":  # the others never square what they are given
-            check_size("X", rows.inputs)
-        outputs = rows.targets.shape[1]
-        sizes = (rows.inputs.shape[1], *plan.widths, outputs)
-        network, weights, scaling = begin(
-            self._start(plan.start, outputs),
-            sizes,
-            rows.inputs,
-            rows.targets,
-            rng,
-            scaling=plan.scaling,
-            activation=self.activation,
-            sample_weight=rows.weight,
-            dtype=dtype,
-        )
-        if not isinstance(self._criterion(outputs), Squared):
-            weights, scaling = absorbed(weights, scaling)
-        self.network_, self.weights_, self.scaling_ = network, weights, scaling
+        result = training.train(parts, problems, self.weights_, watch, settings, checkpoint)
+        self._keep(result, watch)
+        return self
 
     def _check_unchanged(self, plan: Plan) -> None:
         hidden = self.network_.sizes[1:-1]

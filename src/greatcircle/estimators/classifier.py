@@ -42,7 +42,8 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     loss
         "auto", the cross-entropy, or a loss object.
     early_stopping, validation_fraction, n_iter_no_change
-        As for `LipschitzRegressor`; the part held out has all classes in proportion.
+        As for `LipschitzRegressor`; the part held out of rows in memory has all classes in
+        proportion.
 
     Attributes
     ----------

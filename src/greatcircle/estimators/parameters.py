@@ -1,12 +1,15 @@
 """What the parameters of an estimator mean, checked before any data are looked at."""
 
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from greatcircle import stopping
 from greatcircle.directions import Direction
 from greatcircle.methods import DIRECTIONS, METHODS, STARTS, STEPS, Start, lookup
+from greatcircle.precision import checked_dtype
 from greatcircle.steps import Step
 from greatcircle.stopping import Rule
 
@@ -34,6 +37,34 @@ class Plan(NamedTuple):
     scaling: str
     stop: Rule
     widths: tuple[int, ...]
+
+
+def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
+    """What the parameters of an estimator say."""
+    method = method_of(model.method)
+    scaling = model.scaling or method.scaling
+    start = method.start
+    if model.lipschitz is not None:
+        start = start._replace(target_scale=checked_budget(model.lipschitz, scaling))
+    if model.radius is not None:
+        start = start._replace(radius=model.radius)
+    tol = method.tol if model.tol is None else model.tol
+    if not isinstance(tol, Real) or not float(tol) >= 0:
+        raise ValueError(f"tol is {tol!r}; expected a number that is not negative, or None")
+    if not isinstance(model.dtype, str) or model.dtype != "auto":
+        checked_dtype(model.dtype, also="'auto', ")
+    check_early_stopping(model.validation_fraction, model.n_iter_no_change)
+    if model.batch_size is not None and not is_count(model.batch_size):
+        raise ValueError(
+            f"batch_size is {model.batch_size!r}; expected a whole number from 1 up, or None"
+        )
+    if not isinstance(model.callbacks, Iterable) or not all(map(callable, model.callbacks)):
+        raise ValueError(f"callbacks is {model.callbacks!r}; expected a list of functions")
+    widths = default_widths
+    if not isinstance(model.hidden_layer_sizes, str) or model.hidden_layer_sizes != "auto":
+        widths = checked_widths(model.hidden_layer_sizes)
+    stop = stopping.MaxIter(model.max_iter) | stopping.DecreaseBelow(float(tol))
+    return Plan(method.direction, method.step, start, scaling, stop, widths)
 
 
 class Method(NamedTuple):

@@ -52,7 +52,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         Hold out a part of the rows, stop when its loss has not fallen for `n_iter_no_change`
         iterations, and keep the weights with which it was lowest.
     validation_fraction
-        How large that part is.
+        How large that part is; with data that memory cannot hold, of 100,000 rows.
     n_iter_no_change
         How long to wait.
     warm_start
@@ -65,10 +65,11 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     resume
         Whether to go on from the checkpoint in that folder, bit for bit as if training had not
         been cut short. Data and parameters must be the same, but for `max_iter`, `tol` and what
-        does not change the result. Without a checkpoint training begins anew.
+        does not change the result; an iterator of batches must start from the beginning. Without a
+        checkpoint training begins anew.
     callbacks
         Functions called after each iteration with its row of `history_`, see
-        `greatcircle.watch.Row`; one that returns True ends training.
+        `greatcircle.record.Record`; one that returns True ends training.
     verbose
         Whether to show a progress bar.
     dtype

@@ -18,10 +18,11 @@ from greatcircle.activations import ACTIVATIONS
 from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 from greatcircle.network import Network
 from greatcircle.precision import FLOATS
+from greatcircle.record import Record
 from greatcircle.scaling import SCALINGS, Scaling
 from greatcircle.sealed import Tensors, Texts
 from greatcircle.storage.values import NUMBERS, decode, encode
-from greatcircle.watch import History, Row
+from greatcircle.watch import History
 
 Model = LipschitzRegressor | LipschitzClassifier
 
@@ -59,7 +60,7 @@ def describe(model: Any) -> tuple[Tensors, Texts]:
     tensors["radii"] = _radii(weights)
     for name in ("shift", "spread", "divisor", "target_shift", "factor"):
         tensors[f"scaling.{name}"] = np.asarray(getattr(scaling, name), np.float64)
-    tensors |= {f"history.{name}": model.history_[name] for name in Row._fields}
+    tensors |= {f"history.{name}": model.history_[name] for name in Record._fields}
     certificate = model.certificate_
     texts = {
         "estimator": type(model).__name__,
@@ -282,7 +283,7 @@ def _checked_history(tensors: Tensors) -> History:
         counts = name in tensors and tensors[name].dtype == np.int64
         return _array(tensors, name, (rows,), np.dtype("int64" if counts else "float64"))
 
-    return History({name: column(f"history.{name}") for name in Row._fields})
+    return History({name: column(f"history.{name}") for name in Record._fields})
 
 
 def _checked_scaling(network: Network, tensors: Tensors, texts: Texts) -> Scaling:

@@ -1,0 +1,213 @@
+"""How an estimator trains: on all rows at once, on batches of them, or on batches of a stream.
+
+| rows | descent |
+|---|---|
+| in memory | `descend` |
+| in memory, with a `batch_size` below half of them | `descend_in_batches`, then `descend` |
+| a stream of at least `SAMPLE` rows | `descend_in_batches`, without an end on all rows |
+
+A shorter stream is read and treated as rows in memory. Each descent goes with early stopping and
+with checkpoints.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from greatcircle import batches, descent, directions
+from greatcircle.checkpoint import Checkpoint, checkpointed, fingerprint
+from greatcircle.descent import Result
+from greatcircle.estimators.data import check_size, split_off
+from greatcircle.estimators.parameters import MAY_CHANGE, Plan
+from greatcircle.losses import Loss, Squared
+from greatcircle.methods import Start, begin
+from greatcircle.network import Network
+from greatcircle.problem import Problem
+from greatcircle.scaling import Scaling, absorbed
+from greatcircle.sources import Arrays, Rows, Source
+from greatcircle.sphere import Tree
+from greatcircle.watch import Watch
+
+SAMPLE = 100_000
+"""Rows of a stream from which scaling and start are taken."""
+
+FIRST_BATCH, LARGEST_BATCH = 1024, 65_536
+"""Rows of the batches of a stream."""
+
+
+def _as_is(targets: np.ndarray) -> np.ndarray:
+    return targets
+
+
+def begun(
+    plan: Plan, start: Start, rows: Rows, loss: Loss, activation: Any, seed: int, dtype: Any
+) -> tuple[Network, Tree, Scaling]:
+    """Network, initial weights and scaling."""
+    check_size("y", rows.targets)
+    if plan.scaling == "standard":  # the others never square what they are given
+        check_size("X", rows.inputs)
+    network, weights, scaling = begin(
+        start,
+        (rows.inputs.shape[1], *plan.widths, rows.targets.shape[1]),
+        rows.inputs,
+        rows.targets,
+        np.random.default_rng(seed),
+        scaling=plan.scaling,
+        activation=activation,
+        sample_weight=rows.weight,
+        dtype=dtype,
+    )
+    if not isinstance(loss, Squared):
+        weights, scaling = absorbed(weights, scaling)
+    return network, weights, scaling
+
+
+class Parts(NamedTuple):
+    """The rows of a fit, by what they are for."""
+
+    start: Rows
+    """Scaling and initial weights are taken from these; without `batches` training sees these."""
+    unseen: Rows | None
+    """For early stopping, never trained on."""
+    batches: Source | None = None
+    """Where batches come from."""
+    first: int = 0
+    """Rows of the first batches."""
+    largest: int = 0
+    """Rows of the largest ones."""
+    streamed: bool = False
+    """Whether there are more rows than `start`, so that batches never become all of them."""
+    encode: Callable[[np.ndarray], np.ndarray] = _as_is
+    """Makes a matrix of the targets of `unseen` and `batches`."""
+
+
+def in_memory(
+    rows: Rows,
+    seed: int,
+    batch_size: int | None,
+    held_out: float | None,
+    strata: np.ndarray | None,
+) -> Parts:
+    """All rows, but for a part of them held out in proportion to the strata."""
+    random = np.random.RandomState(seed)
+    training, unseen = rows, None
+    if held_out is not None:
+        training, unseen = split_off(rows, held_out, strata, random.randint(2**31))
+    half = len(training) // 2
+    if batch_size is None or batch_size >= half:
+        return Parts(training, unseen)
+    some = Arrays(*training, random.randint(2**31))
+    return Parts(training, unseen, some, batch_size, half)
+
+
+def of_stream(
+    sample: Rows,
+    stream: Source,
+    batch_size: int | None,
+    held_out: float | None,
+    encode: Callable[[np.ndarray], np.ndarray],
+) -> Parts:
+    """A stream whose first rows are known; the part held out is as large as of the sample."""
+    unseen = None
+    if held_out is not None:
+        unseen = stream.hold_out(max(1, int(held_out * SAMPLE)))
+    first = min(batch_size or FIRST_BATCH, LARGEST_BATCH)
+    return Parts(sample, unseen, stream, first, LARGEST_BATCH, True, encode)
+
+
+def checkpoint_of(model: Any) -> Checkpoint | None:
+    """Where the parameters of an estimator want training kept, if anywhere."""
+    if model.checkpoint is None:
+        if model.resume:
+            raise ValueError("resume is True and checkpoint is None; name the folder to resume")
+        return None
+    if model.warm_start:
+        raise ValueError("checkpoint and warm_start are two ways to go on; use one of them")
+    return Checkpoint(model.checkpoint, model.checkpoint_seconds, model.resume)
+
+
+def fingerprint_of(model: Any, rows: Rows, stream: Source | None) -> dict[str, str]:
+    """Of a fit. A stream is known by its sample and its number of rows, wherever it is kept."""
+    parameters = model.get_params(deep=False)
+    for name in MAY_CHANGE:
+        del parameters[name]
+    if stream is not None:
+        parameters["number of rows"] = stream.size
+    return fingerprint(parameters, X=rows.inputs, y=rows.targets, sample_weight=rows.weight)
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Rows as problems."""
+
+    network: Network
+    scaling: Scaling
+    loss: Loss
+    dtype: Any
+
+    def of(self, rows: Rows, encode: Callable[[np.ndarray], np.ndarray] = _as_is) -> Problem:
+        """In the unit of these rows."""
+        return Problem(
+            self.network,
+            self.scaling.inputs(rows.inputs),
+            self.scaling.targets(encode(rows.targets)),
+            loss=self.loss,
+            sample_weight=rows.weight,
+            dtype=self.dtype,
+        )
+
+
+def train(
+    parts: Parts,
+    problems: Problems,
+    weights: Tree,
+    watch: Watch,
+    settings: Mapping[str, Any],
+    checkpoint: Checkpoint | None,
+) -> Result:
+    """The descent that goes with the parts.
+
+    Parameters
+    ----------
+    parts, problems
+        What to train on.
+    weights
+        Where to start.
+    watch
+        Called after each iteration.
+    settings
+        What else `descend` is told.
+    checkpoint
+        Where training is kept and goes on from, if anywhere.
+    """
+    whole = problems.of(parts.start)
+    direction = settings["direction"]
+    if source := parts.batches:
+
+        def problem_of(rows: Rows) -> Problem:
+            problem = problems.of(rows, parts.encode)
+            problem.unit = whole.unit
+            return problem
+
+        if direction is None:
+            few = parts.start.take(slice(0, parts.first))
+            direction = directions.automatic(problems.of(few) if parts.streamed else whole)
+        start = partial(batches.start_of, whole, weights, direction, source)
+        run = partial(
+            batches.descend_in_batches,
+            source,
+            problem_of,
+            batch_size=parts.first,
+            largest=parts.largest,
+            whole=None if parts.streamed else whole,
+        )
+    else:
+        start = partial(descent.start_of, whole, weights, direction)
+        run = partial(descent.descend, whole)
+    run = partial(run, weights, callback=watch, **{**settings, "direction": direction})
+    if checkpoint is None:
+        return run()
+    return checkpointed(checkpoint, run, start(), float(whole.unit), watch)

@@ -1,0 +1,22 @@
+"""One thread for small matrices.
+
+Where other work keeps the cores busy, the threads of a linear algebra library wait for each other:
+0.9 s instead of 1.4 ms, once, for the singular values of a layer of 128 units.
+"""
+
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
+
+
+def one_thread() -> AbstractContextManager[Any]:
+    """NumPy's and SciPy's linear algebra on one thread, as long as the context lasts."""
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+@cache
+def _libraries() -> Any:
+    """What NumPy calls, found once: looking for it takes longer than a small network's bound."""
+    from threadpoolctl import ThreadpoolController  # scikit-learn brings it
+
+    return ThreadpoolController()
