@@ -98,8 +98,13 @@ class Bounded:
     def log_scale(self, weights: Weights) -> Array:
         """The logarithm of L / c."""
         matrices, roots = self._split(weights)
-        linear = self.problem.network.linear(matrices)
-        return jnp.log(self.budget) - gains.log_certificate(linear, self.scale, roots, self.shares)
+        network = self.problem.network
+        linear = network.linear(matrices)
+        if network.activation.slopes[0] < 0:
+            log = gains.log_signed_certificate(linear, self.scale, roots)
+        else:
+            log = gains.log_certificate(linear, self.scale, roots, self.shares)
+        return jnp.log(self.budget) - log
 
     def value(self, weights: Weights) -> Array:
         """The loss in units of `unit`."""

@@ -101,6 +101,23 @@ def log_certificate(
     return 0.5 * jnp.log(_largest(_seen(a, inverse)))
 
 
+def log_signed_certificate(linear: Sequence[Array], scale: Array, roots: Sequence[Array]) -> Array:
+    """The same for activations with slopes in [−1, 1], which a row of the weights may turn around.
+
+    There ∏ ‖D_i A_i D_{i−1}⁻¹‖ is a bound for every choice of diagonal D_i = m_i, the first and the
+    last being the identity: |ρ| does not see a scaling of its units.
+    """
+    log, before = jnp.zeros((), scale.dtype), 1 / scale
+    ones = jnp.ones((1, linear[-1].shape[1]), scale.dtype)
+    for a, root in zip(linear, (*roots, ones), strict=True):
+        size = jnp.sqrt(root[0] ** 2 + LEAST * jnp.mean(root[0] ** 2))
+        size = root[0] if root is ones else size
+        scaled = a / before[:, None] * size
+        log = log + 0.5 * jnp.log(_largest(scaled.T @ scaled))
+        before = size
+    return log
+
+
 def _seen(a: Array, inverse: Array | None) -> Array:
     return a.T @ a if inverse is None else a.T @ inverse @ a
 

@@ -83,6 +83,8 @@ class Watch:
         self.unit, self.lipschitz, self.validation = unit, lipschitz, validation
         self.patience, self.callbacks, self.bar = patience, tuple(callbacks), bar
         self.rows = list(rows)
+        self.first = 0
+        """Row from which validation losses are compared."""
         self.best = best
         """Weights of the lowest validation loss."""
         self.reason = "a callback asked to stop"
@@ -97,7 +99,7 @@ class Watch:
         # A fit that goes on counts on.
         units["iteration"] = (self.rows[-1].iteration if self.rows else 0) + 1
         row = record._replace(**units, validation_loss=unseen, lipschitz=self.lipschitz(weights))
-        lowest = min((r.validation_loss for r in self.rows), default=math.inf)
+        lowest = min((r.validation_loss for r in self.rows[self.first :]), default=math.inf)
         self.rows.append(row)
         if self.validation is not None and not unseen >= lowest:
             self.best = weights
@@ -106,11 +108,15 @@ class Watch:
         answers = [callback(row) for callback in self.callbacks]  # all are asked, one yes is enough
         return any(answers) or self.done()
 
+    def begin_again(self, lipschitz: Callable[[Tree], float]) -> None:
+        """From here on weights are of another kind: none of those so far is the best."""
+        self.first, self.best, self.lipschitz = len(self.rows), None, lipschitz
+
     def done(self) -> bool:
         """Whether the validation loss has not fallen for long enough."""
         if self.validation is None:
             return False
-        losses = [r.validation_loss for r in self.rows]
+        losses = [r.validation_loss for r in self.rows[self.first :]]
         since = len(losses) - 1 - int(np.nanargmin(losses)) if not np.all(np.isnan(losses)) else 0
         if since < self.patience:
             return False

@@ -1,5 +1,6 @@
 """What the estimators share: how they train, predict and are shown."""
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from greatcircle import certificate, stopping, summary
 from greatcircle.activations import Activation
 from greatcircle.certificate import Certificate
+from greatcircle.certificate.closed_form import operator_norms
 from greatcircle.checkpoint import Checkpoint
 from greatcircle.descent import Result
 from greatcircle.estimators import training
@@ -153,7 +155,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
         rows = self._rows(X, y, sample_weight, reset=not goes_on, classes=classes)
         seed = check_random_state(self.random_state).randint(2**31)
         earlier = self.history_.rows() if goes_on else ()
-        return self._train(plan, Parts(rows, None), seed, goes_on, earlier=earlier)
+        parts = Parts(rows, None)
+        return self._train(plan, parts, seed, goes_on, earlier=earlier, whole_fit=False)
 
     def _rows(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None
@@ -210,6 +213,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         bar: Bar | None = None,
         earlier: Sequence[Record] = (),
         checkpoint: Checkpoint | None = None,
+        whole_fit: bool = True,
     ) -> Self:
         outputs = parts.start.targets.shape[1]
         loss = self._criterion(outputs)
@@ -249,6 +253,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
             "memory": getattr(self, "_memory", None) if goes_on else None,
         }
         result = training.train(parts, problems, self.weights_, watch, settings, checkpoint)
+        if plan.budget is not None:
+            result = training.within(plan, parts.start, problems, watch, result, whole_fit)
         self._keep(result, watch)
         return self
 
@@ -262,7 +268,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     def _keep(self, result: Result, watch: Watch) -> None:
         """The result as attributes."""
-        self.weights_ = watch.best if watch.best is not None else result.weights
+        self.weights_ = result.weights if watch.best is None else watch.best
         self.history_ = History.of(watch.rows)
         self.n_iter_ = len(watch.rows)
         self.loss_ = result.loss * watch.unit
@@ -301,7 +307,9 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return self.scaling_.chained(inner, rows)
 
     def _bound(self, weights: Any) -> float:
-        return self.scaling_.bound(certificate.spectral(self.network_.linear(weights)).value)
+        """∏ ‖W_i‖_op in the units of the data: cheap enough for every iteration."""
+        norms = operator_norms(self.network_.linear(weights))
+        return self.scaling_.bound(math.prod(norms))
 
     def layers(self) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
         """Matrices (fan_in, fan_out) and biases of the network, which sees scaled inputs."""

@@ -37,6 +37,8 @@ class Plan(NamedTuple):
     scaling: str
     stop: Rule
     widths: tuple[int, ...]
+    budget: float | None
+    """Largest certified bound, in units of y per unit of X."""
 
 
 def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
@@ -44,8 +46,7 @@ def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
     method = method_of(model.method)
     scaling = model.scaling or method.scaling
     start = method.start
-    if model.lipschitz is not None:
-        start = start._replace(target_scale=checked_budget(model.lipschitz, scaling))
+    budget = None if model.lipschitz is None else checked_budget(model.lipschitz, scaling)
     if model.radius is not None:
         start = start._replace(radius=model.radius)
     tol = method.tol if model.tol is None else model.tol
@@ -64,7 +65,7 @@ def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
     if not isinstance(model.hidden_layer_sizes, str) or model.hidden_layer_sizes != "auto":
         widths = checked_widths(model.hidden_layer_sizes)
     stop = stopping.MaxIter(model.max_iter) | stopping.DecreaseBelow(float(tol))
-    return Plan(method.direction, method.step, start, scaling, stop, widths)
+    return Plan(method.direction, method.step, start, scaling, stop, widths, budget)
 
 
 class Method(NamedTuple):

@@ -30,8 +30,9 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         one, a bound per unit of x/‖x‖. "max": everything divided by the largest norm. None leaves
         it to the method: "paper" for the paper's, otherwise "standard".
     lipschitz
-        A Lipschitz bound that training never exceeds, in units of y per unit of X: the a-priori
-        bound ∏μ_i. Not for `scaling="paper"`, which has no bound of that kind.
+        A budget: the certified bound of the fitted model, `certificate_.value`, is at most this, in
+        units of y per unit of X, and as much of it is used as lowers the loss (`docs/bounded.md`).
+        Not for `scaling="paper"`, which has no global bound.
     loss
         "squared" (which "auto" means) or "huber", or a loss object. A loss sees outputs and
         targets in the units of y, so Huber's `delta` is in those.
@@ -87,8 +88,8 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     n_iter_ : int
     loss_ : float, in the units of y where the loss has units
     outcome_, reason_ : str, how training ended, in one word and in several
-    certificate_ : Certificate, the operator-norm bound in units of y per unit of X (with
-        `scaling="paper"`: of x/‖x‖)
+    certificate_ : Certificate, the tightest bound that multipliers prove, in units of y per unit of
+        X (with `scaling="paper"` for ‖x‖ ≥ 1)
 
     Examples
     --------

@@ -7,17 +7,18 @@
 | a stream of at least `SAMPLE` rows | `descend_in_batches`, without an end on all rows |
 
 A shorter stream is read and treated as rows in memory. Each descent goes with early stopping and
-with checkpoints.
+with checkpoints. A Lipschitz budget that the result exceeds adds a descent within it, on all rows or
+on the sample of a stream; it has no checkpoints, being made anew from the end of the first.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from greatcircle import batches, descent, directions
+from greatcircle import batches, budget, descent, directions
 from greatcircle.checkpoint import Checkpoint, checkpointed, fingerprint
 from greatcircle.descent import Result
 from greatcircle.estimators.data import check_size, split_off
@@ -211,3 +212,33 @@ def train(
     if checkpoint is None:
         return run()
     return checkpointed(checkpoint, run, start(), float(whole.unit), watch)
+
+
+def within(
+    plan: Plan, rows: Rows, problems: Problems, watch: Watch, free: Result, whole_fit: bool
+) -> Result:
+    """The fit within `plan.budget`, from a free one.
+
+    Where the latter is within it already, that is all. One that was cut short is only shrunk, and
+    so is a single iteration.
+    """
+    network, scaling = problems.network, problems.scaling
+    assert plan.budget is not None
+    scale, most = 1 / (scaling.spread * scaling.divisor), plan.budget * scaling.factor
+    weights = free.weights if watch.best is None else watch.best
+    if budget.certified(network, weights, scale) <= most:
+        return free
+    whole = problems.of(rows)
+    cut_short = free.outcome in ("interrupted", "non_finite") or (
+        free.outcome == "stopped" and not watch.done()
+    )
+    if cut_short or not whole_fit:
+        weights = budget.shrunk(network, weights, scale, most)
+        watch.begin_again(watch.lipschitz)
+        return replace(free, weights=weights, loss=float(whole.loss(weights)))
+    limit = plan.budget
+    watch.begin_again(lambda _: limit)
+    found = budget.descend_within(whole, weights, scale, most, stop=plan.stop, callback=watch)
+    if watch.best is not None:
+        watch.best = budget.shrunk(network, watch.best, scale, most)
+    return replace(found, state=free.state)
