@@ -228,7 +228,7 @@ def _solve(program: _Program, multipliers: np.ndarray, square: float) -> tuple[n
     M = program.matrix(multipliers, square)
     X = _inverse(M)
     centre = 1 / float(np.trace(X[program.out, program.out]))
-    at = _Iterate(multipliers, square, M, centre * X, centre / multipliers)
+    at = best = _Iterate(multipliers, square, M, centre * X, centre / multipliers)
     for _ in range(MAX_ITER):
         gap = _gap(at)
         if gap < GAP * at.square:
@@ -241,10 +241,11 @@ def _solve(program: _Program, multipliers: np.ndarray, square: float) -> tuple[n
         left = _gap(_moved(program, at, ahead)) / gap
         centre = max(min(left, 1.0), 0.03) ** 2 * gap / (len(M) + len(multipliers))
         moved = _moved(program, at, equations.step(centre, ahead))
-        if moved.square > at.square * (1 + 1e-3) or not _is_inside(moved.M):
+        if not _is_inside(moved.M):
             break
         at = moved
-    return at.multipliers, at.square
+        best = min(best, at, key=lambda iterate: iterate.square)
+    return best.multipliers, best.square
 
 
 def _gap(at: _Iterate) -> float:

@@ -7,8 +7,8 @@
 | a stream of at least `SAMPLE` rows | `descend_in_batches`, without an end on all rows |
 
 A shorter stream is read and treated as rows in memory. Each descent goes with early stopping and
-with checkpoints. A Lipschitz budget that the result exceeds adds a descent within it, on all rows or
-on the sample of a stream; it has no checkpoints, being made anew from the end of the first.
+with checkpoints. A Lipschitz budget that the result exceeds adds a descent within it, on all rows
+or on the sample of a stream; it has no checkpoints, being made anew from the end of the first.
 """
 
 from collections.abc import Callable, Mapping
