@@ -43,11 +43,13 @@ class Bounds(NamedTuple):
     a_priori: float
     """∏μ_i, known before training."""
     operator_norms: float
-    """∏‖W_i‖_op, the certificate."""
+    """∏‖W_i‖_op."""
+    certified: float
+    """The certificate, which the best multipliers prove."""
     lower: float
     """Largest operator norm of a Jacobian at the rows: no bound can be lower."""
     per_deviation: float | None
-    """∏‖W_i‖_op per standard deviation of the inputs, where these are standardised."""
+    """The certificate per standard deviation of the inputs, where these are standardised."""
     unit: str
 
 
@@ -145,10 +147,19 @@ def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
         # That bound is per unit of x/‖x‖, along which a step from x to x + d is d/‖x‖ long.
         steepness = steepness * np.linalg.norm(picked.to_numpy(), axis=1)
         unit = "unit of x/‖x‖"
-    product = certificate.spectral(model.network_.linear(model.weights_)).value
-    deviation = scaling.standard_bound(product) if scaling.name == "standard" else None
+    matrices, _ = model.layers()
+    deviation = None
+    if scaling.name == "standard":
+        activation = model.network_.activation
+        own = certificate.tight(matrices, activation=activation).value
+        deviation = scaling.standard_bound(own)
     return Bounds(
-        scaling.bound(gain), scaling.bound(product), float(steepness.max()), deviation, unit
+        scaling.bound(gain),
+        scaling.bound(certificate.spectral(matrices).value),
+        model.certificate_.value,
+        float(steepness.max()),
+        deviation,
+        unit,
     )
 
 

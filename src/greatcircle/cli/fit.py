@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--method", choices=METHODS, default="auto", help="ad and mm are the paper's")
     add("--scaling", choices=SCALINGS, help="default: standard, or paper for ad and mm")
-    add("--lipschitz", type=float, metavar="L", help="a bound that training never exceeds")
+    add("--lipschitz", type=float, metavar="L", help="a certified bound to stay within")
     add("--loss", choices=LOSSES, default="auto", help="default: squared, or cross-entropy")
     add("--max-iter", type=int, default=200, metavar="N", help="default: 200")
     add("--early-stopping", action="store_true", help="hold out a tenth of the training rows")
@@ -251,9 +251,9 @@ def _print(summary: dict[str, Any]) -> None:
     console.print(table)
     bounds = summary["lipschitz"]
     lines = [
-        f"Lipschitz bound  {bounds['operator_norms']:.4g} {bounds['unit']}",
-        f"                 {bounds['a_priori']:.4g} before training, steepest slope seen "
-        f"{bounds['lower']:.4g}",
+        f"Lipschitz bound  {bounds['certified']:.4g} {bounds['unit']}",
+        f"                 {bounds['operator_norms']:.4g} by operator norms, "
+        f"{bounds['a_priori']:.4g} before training, steepest slope seen {bounds['lower']:.4g}",
     ]
     if bounds["per_standard_deviation"] is not None:
         lines.append(

@@ -64,6 +64,7 @@ def results(evaluation: Evaluation, source: Source) -> dict[str, Any]:
         "lipschitz": {
             "a_priori": bounds.a_priori,
             "operator_norms": bounds.operator_norms,
+            "certified": bounds.certified,
             "lower": bounds.lower,
             "per_standard_deviation": bounds.per_deviation,
             "unit": f"units of the outputs per {bounds.unit}",
@@ -113,7 +114,9 @@ def _figures(evaluation: Evaluation, source: Source) -> dict[str, Any]:
     )
     drawn = {
         "training": figures.learning_curves([panel]),
-        "lipschitz": model_figures.bars(evaluation.bounds),
+        "lipschitz": model_figures.bars(
+            model_charts.bound_bars(evaluation.bounds), evaluation.bounds.unit
+        ),
         "slices": model_figures.slices(_most_telling(evaluation.slices, outputs=6)),
     }
     if evaluation.classes is not None:
@@ -175,7 +178,7 @@ def _page(
             *_highlights(evaluation, metrics),
             report.Highlight(
                 "Lipschitz bound",
-                f"{evaluation.bounds.operator_norms:.4g}",
+                f"{evaluation.bounds.certified:.4g}",
                 f"per {evaluation.bounds.unit}",
             ),
             report.Highlight("Iterations", str(model.n_iter_), f"{seconds:.2f} s"),
@@ -332,9 +335,10 @@ def _bounds(evaluation: Evaluation) -> report.Section:
     bounds = evaluation.bounds
     text = (
         "Two inputs that differ by a length d have outputs that differ by at most the bound times "
-        "d. The certified bound is the product of the layers' operator norms; the product of the "
-        "radii was known before training. The steepest slope is the largest Jacobian at rows of "
-        "the data: no true bound can be lower."
+        "d. The certified bound comes with a proof, which `greatcircle.certificate.verify` checks; "
+        "the product of the layers' operator norms is larger, and that of the radii was known "
+        "before training. The steepest slope is the largest Jacobian at rows of the data: no true "
+        "bound can be lower."
     )
     if bounds.per_deviation is not None:
         text += (
@@ -342,10 +346,11 @@ def _bounds(evaluation: Evaluation) -> report.Section:
             f"{bounds.per_deviation:.4g}. The bound in the data's units is set by the input that "
             "varies least."
         )
+    named = model_charts.bound_bars(bounds)
     chart = report.Chart(
-        model_charts.bars(bounds),
+        model_charts.bars(named, bounds.unit),
         f"Bounds on the Lipschitz constant, per {bounds.unit}, on a logarithmic axis.",
-        "; ".join(f"{name} {value:.4g}" for name, value, _ in model_charts.bound_bars(bounds)),
+        "; ".join(f"{name} {value:.4g}" for name, value, _ in named),
     )
     return report.Section("Lipschitz bounds", text, charts=[chart])
 

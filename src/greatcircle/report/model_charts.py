@@ -96,9 +96,8 @@ def residuals(parts: dict[str, Part], targets: Sequence[str]) -> go.Figure:
     return figure
 
 
-def bars(bounds: Bounds) -> go.Figure:
-    """Upper bounds and the lower one, on a log axis."""
-    named = bound_bars(bounds)
+def bars(named: Sequence[tuple[str, float, str]], unit: str) -> go.Figure:
+    """Bounds by name, value and colour, per `unit`, on a log axis."""
     figure = go.Figure(
         go.Bar(
             y=[name for name, _, _ in named],
@@ -115,13 +114,13 @@ def bars(bounds: Bounds) -> go.Figure:
     )
     figure.update_layout(
         template=go.layout.Template(),
-        height=250,
+        height=130 + 40 * len(named),
         margin={"l": 12, "r": 16, "t": 36, "b": 52},
         bargap=0.35,
         dragmode=False,
         xaxis={
             "type": "log",
-            "title": _title(f"units of the outputs per {bounds.unit}"),
+            "title": _title(f"units of the outputs per {unit}"),
             "exponentformat": "power",
             "nticks": 6,
             "range": _log_range([value for _, value, _ in named]),
@@ -129,9 +128,9 @@ def bars(bounds: Bounds) -> go.Figure:
         yaxis={"autorange": "reversed", "automargin": True, "fixedrange": True},
         meta={
             "narrow": {
-                "height": 220,
+                "height": 100 + 40 * len(named),
                 "margin.t": 8,
-                "xaxis.title.text": f"per {bounds.unit}",
+                "xaxis.title.text": f"per {unit}",
                 "xaxis.nticks": 3,
             }
         },
@@ -242,7 +241,8 @@ def bound_bars(bounds: Bounds) -> list[tuple[str, float, str]]:
     """Name, value and colour of each bound, the loosest first."""
     named = [
         ("before training, ∏μ", bounds.a_priori, "#8A6D00"),
-        ("certified, ∏‖W‖op", bounds.operator_norms, TRAIN),
+        ("operator norms, ∏‖W‖op", bounds.operator_norms, "#6C6C6C"),
+        ("certified", bounds.certified, TRAIN),
         ("steepest slope seen", bounds.lower, "#B34700"),
     ]
     return [(name, value, colour) for name, value, colour in named if value > 0]

@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from greatcircle.evaluation import Bounds, Part, Slices, evenly
+from greatcircle.evaluation import Part, Slices, evenly
 from greatcircle.experiments.figures import ANGLE, write_cells
-from greatcircle.report.model_charts import COLOURS, bound_bars, residual_shares
+from greatcircle.report.model_charts import COLOURS, residual_shares
 
 DOTS = 4000
 """Rows of each part that a figure shows, at the most."""
@@ -53,10 +53,9 @@ def residuals(parts: dict[str, Part], targets: Sequence[str], *, against_row: bo
     return figure
 
 
-def bars(bounds: Bounds) -> Figure:
-    """Upper bounds and the lower one, on a log axis."""
-    named = bound_bars(bounds)
-    figure = Figure(figsize=(6.4, 2.2), layout="constrained")
+def bars(named: Sequence[tuple[str, float, str]], unit: str) -> Figure:
+    """Bounds by name, value and colour, per `unit`, on a log axis."""
+    figure = Figure(figsize=(6.4, 0.9 + 0.42 * len(named)), layout="constrained")
     axes = figure.subplots()
     names, values, colours = zip(*named, strict=True)
     drawn = axes.barh(names, values, color=colours)
@@ -65,7 +64,7 @@ def bars(bounds: Bounds) -> Figure:
     axes.set_xscale("log")
     # Room for the numbers behind the bars, and for the shortest bar itself.
     axes.set_xlim(min(values) / 3, max(values) * (max(values) / min(values) * 10) ** 0.2)
-    axes.set_xlabel(f"units of the outputs per {bounds.unit}")
+    axes.set_xlabel(f"units of the outputs per {unit}")
     return figure
 
 
