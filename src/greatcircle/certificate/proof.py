@@ -176,7 +176,11 @@ def is_positive(M: np.ndarray, error: np.ndarray) -> bool:
     M, error = root[:, None] * M * root, root[:, None] * error * root
     n = len(M)
     gamma = (n + 2) * UNIT / (1 - (n + 2) * UNIT)
-    lowered = 1.01 * (gamma / (1 - gamma) * np.trace(M) + np.linalg.norm(error)) + 8 * UNIT
+    with np.errstate(over="ignore"):
+        size = np.linalg.norm(error)
+    lowered = 1.01 * (gamma / (1 - gamma) * np.trace(M) + size) + 8 * UNIT
+    if not np.isfinite(lowered):
+        return False
     try:
         factor = np.linalg.cholesky(M - lowered * np.eye(n))
     except np.linalg.LinAlgError:
