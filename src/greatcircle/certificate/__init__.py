@@ -14,15 +14,24 @@ All are float64 NumPy. They take a fitted model, and then are in units of y per 
 matrices (fan_in, fan_out) of any network. `verify` checks a certificate with NumPy alone.
 """
 
+from greatcircle.certificate.ascent import Lower, lower
+from greatcircle.certificate.box import Box
 from greatcircle.certificate.closed_form import fast, frobenius, spectral
 from greatcircle.certificate.interior import tight
+from greatcircle.certificate.local import local
 from greatcircle.certificate.proof import Certificate, digest, verify
+from greatcircle.certificate.sdp import exact
 
 __all__ = [
+    "Box",
     "Certificate",
+    "Lower",
     "digest",
+    "exact",
     "fast",
     "frobenius",
+    "local",
+    "lower",
     "spectral",
     "tight",
     "verify",

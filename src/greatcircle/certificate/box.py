@@ -1,7 +1,8 @@
 """Slopes that the units of a network can have when its inputs stay in a box.
 
-Plain interval arithmetic in NumPy, with its own rounding added to every interval: part of what a
-certificate is checked with, so it uses nothing else of this library.
+Plain interval arithmetic in NumPy, with its own rounding added to every interval, and that of
+weights and scaled inputs in float32: part of what a certificate is checked with, so it uses nothing
+else of this library.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,9 @@ UNIT = 2.0**-53
 
 WIDER = 1e-12
 """Far more than the rounding of an elementary function."""
+
+FLOAT32 = 2.0**-22
+"""Four times the largest relative error of rounding to float32: weights may be rounded so."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,11 @@ class _Rule(NamedTuple):
     """Whether both are computed without error."""
 
 
+def _softsign(z: np.ndarray) -> np.ndarray:
+    z = np.clip(z, -1e300, 1e300)
+    return z / (1 + np.abs(z))
+
+
 RULES: dict[str, _Rule] = {
     "relu": _Rule(lambda z: np.maximum(z, 0.0), lambda z: np.where(z < 0, 0.0, 1.0), exact=True),
     "leaky_relu": _Rule(
@@ -60,7 +69,7 @@ RULES: dict[str, _Rule] = {
     ),
     "identity": _Rule(lambda z: z, np.ones_like, exact=True),
     "tanh": _Rule(np.tanh, lambda z: 1 / np.cosh(np.minimum(np.abs(z), 350)) ** 2, bell=True),
-    "softsign": _Rule(lambda z: z / (1 + np.abs(z)), lambda z: (1 + np.abs(z)) ** -2.0, bell=True),
+    "softsign": _Rule(_softsign, lambda z: (1 + np.abs(z)) ** -2.0, bell=True),
     "arctan": _Rule(np.arctan, lambda z: 1 / (1 + z**2), bell=True),
 }
 """The activations that never fall; every other one keeps its slopes."""
@@ -71,20 +80,31 @@ def slopes_in_box(
 ) -> list[np.ndarray]:
     """(α, β) of each hidden unit, for layers z = A h + b."""
     rule = RULES[box.activation]
-    ends = [(corner - box.shift) * box.scale for corner in (box.low, box.high)]
-    size = np.abs(box.scale) * (np.abs(box.shift) + np.abs(box.low) + np.abs(box.high))
-    middle, radius = (ends[0] + ends[1]) / 2, np.abs(ends[1] - ends[0]) / 2 + 8 * UNIT * size
     slopes = []
-    for i, a in enumerate(matrices[:-1]):
-        bias = np.zeros(len(a)) if biases is None else np.asarray(biases[i], np.float64)
-        size = np.abs(a) @ (np.abs(middle) + radius) + np.abs(bias)
-        rounding = 2 * (a.shape[1] + 8) * UNIT * size
-        middle, radius = a @ middle + bias, np.abs(a) @ radius + rounding
-        low, high = middle - radius, middle + radius
-        slopes.append(_slopes_between(rule, low, high))
-        low, high = rule.value(low), rule.value(high)
-        middle, radius = (low + high) / 2, (high - low) / 2 + WIDER * (np.abs(low) + np.abs(high))
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = np.sort([(corner - box.shift) * box.scale for corner in (box.low, box.high)], 0)
+        middle, radius = _middle(low, high, FLOAT32)
+        radius += FLOAT32 * np.abs(box.scale * box.shift)
+        for i, a in enumerate(matrices[:-1]):
+            bias = np.zeros(len(a)) if biases is None else np.asarray(biases[i], np.float64)
+            size = np.abs(a) @ np.abs(middle) + np.abs(bias)
+            wide = np.abs(a) @ radius
+            rounding = (2 * (a.shape[1] + 8) * UNIT + FLOAT32) * (size + wide)
+            middle, radius = a @ middle + bias, wide + rounding
+            radius[np.isnan(radius)] = np.inf  # zero times infinity
+            low, high = middle - radius, middle + radius
+            slopes.append(_slopes_between(rule, low, high))
+            middle, radius = _middle(rule.value(low), rule.value(high), WIDER)
     return slopes
+
+
+def _middle(low: np.ndarray, high: np.ndarray, wider: float) -> tuple[np.ndarray, np.ndarray]:
+    """Middle and radius of intervals, a little wider than they are; infinite ones about zero."""
+    bounded = np.isfinite(low) & np.isfinite(high)
+    middle = np.where(bounded, (low + high) / 2, 0.0)
+    return middle, np.where(
+        bounded, (high - low) / 2 + wider * (np.abs(low) + np.abs(high)), np.inf
+    )
 
 
 def _slopes_between(rule: _Rule, low: np.ndarray, high: np.ndarray) -> np.ndarray:

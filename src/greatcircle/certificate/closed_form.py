@@ -34,7 +34,8 @@ def frobenius(
 ) -> Certificate:
     """∏ ‖W_i‖: training on spheres never changes it. Parameters as for `tight`."""
     of = stack(weights, biases, activation, inputs, at_least)
-    value = math.prod(max(float(np.linalg.norm(a)), NOTHING) for a in of.matrices)
+    product = math.prod(float(np.linalg.norm(a)) for a in of.matrices)
+    value = product or math.prod(operator_norms(of.matrices))
     return finished(of, "frobenius", _of_products(of), value)
 
 
@@ -72,9 +73,11 @@ def fast(
 
 
 def operator_norms(matrices: Sequence[np.ndarray]) -> list[float]:
-    """Largest singular value of each, `NOTHING` where all are zero."""
+    """Largest singular value of each; the first matrix of zeros has `NOTHING`, others one."""
     with one_thread():
-        return [max(float(np.linalg.norm(a, 2)), NOTHING) for a in matrices]
+        norms = [float(np.linalg.norm(a, 2)) for a in matrices]
+    zeros = [i for i, norm in enumerate(norms) if norm == 0]
+    return [norm or (NOTHING if i == zeros[0] else 1.0) for i, norm in enumerate(norms)]
 
 
 def recursion(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], float]:

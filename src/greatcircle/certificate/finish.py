@@ -1,11 +1,13 @@
 """From multipliers and a value to a certificate that `verify` accepts.
 
 Multipliers that are exactly good enough make a matrix M with an eigenvalue zero, which no
-computation in floating point can tell from a negative one. So a little room is made: for weights
-1 + δ times as large the multipliers λ_i / (1 + δ)^{2i} prove the value L (1 + δ)^l, and for the
-weights as they are they prove it with room to spare, M ⪰ δ/(1 + δ) times its diagonal.
+computation in floating point can tell from a negative one. So a little room is made. Where αβ ≤ 0,
+multipliers λ_i / (1 + δ)^{2i} prove the value L (1 + δ)^l even for weights 1 + δ times as large, and
+for the weights as they are they prove it with room to spare, δ/(1 + δ) times the diagonal of M.
+Else the value alone grows by 1 + δ, and the room is δ/(1 + δ) times M without its last block.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -33,11 +35,11 @@ def finished(
         value, method, multipliers, of.slopes(relaxed=True) if slopes is None else slopes
     )
     exact = replace(exact, box=box)
-    for room in (0.0, *np.logspace(-13, -6, 15)):
+    for room in (0.0, *np.logspace(-13, -2, 23)):
         found = _with_room(exact, float(room))
         made = proof_matrix(found, layers)
         if made is not None and is_positive(*made):
-            return replace(found, margin=_margin(made[0], len(layers)))
+            return replace(found, margin=_margin(of, found))
     raise ArithmeticError(
         f"the multipliers do not prove the bound {value:.6g} in double precision: the weights may "
         "differ by too many orders of magnitude; try other units of the data"
@@ -46,17 +48,19 @@ def finished(
 
 def _with_room(certificate: Certificate, room: float) -> Certificate:
     grow = 1 + room
+    if any(np.any(s[:, 0] * s[:, 1] > 0) for s in certificate.slopes):
+        return replace(certificate, value=certificate.value * grow)
     multipliers = tuple(m / grow ** (2 * i) for i, m in enumerate(certificate.multipliers, start=1))
     value = certificate.value * grow ** (len(multipliers) + 1)
     return replace(certificate, value=value, multipliers=multipliers)
 
 
-def _margin(M: np.ndarray, depth: int) -> float:
-    """Room for each weight to differ by a part `FLOAT32` of itself.
+def _margin(of: Stack, certificate: Certificate) -> float:
+    """What weights that are rounded to float32 can add to the bound, as a part of it.
 
-    Such a change of M is at most FLOAT32 · ‖|M_off|‖ once the diagonal is one, and room δ covers δ.
+    δf = A_l D_{l−1} ⋯ D_1 A_1 δx, with the difference quotients of the units in D, |D| ≤ 1. The
+    certificate bounds the norm of that product for all such D; if each entry of each A changes by a
+    part ε, the product changes by at most (1 + ε)^l − 1 times |A_l| ⋯ |A_1|, entry by entry.
     """
-    root = 1 / np.sqrt(np.diagonal(M))
-    off = np.abs(root[:, None] * M * root) - np.eye(len(M))
-    room = FLOAT32 * float(np.max(np.sum(np.abs(off), axis=1)))
-    return (1 + room) ** depth - 1
+    most = math.prod(float(np.linalg.norm(np.abs(a), 2)) for a in of.matrices)
+    return math.expm1(len(of.matrices) * math.log1p(FLOAT32)) * most / certificate.value

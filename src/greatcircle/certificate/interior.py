@@ -12,17 +12,17 @@ Every iterate has M ≻ 0, so wherever the method ends, what it has is a bound.
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from greatcircle.activations import Activation
 from greatcircle.certificate.closed_form import NOTHING, operator_norms
 from greatcircle.certificate.finish import finished
-from greatcircle.certificate.proof import Certificate
+from greatcircle.certificate.proof import UNIT, Certificate
 from greatcircle.certificate.stack import stack
 from greatcircle.threads import one_thread
 
@@ -30,6 +30,9 @@ GAP = 1e-7
 """Relative distance of L² to the optimum at which the method ends."""
 
 MAX_ITER = 100
+
+WIDTH = 1e-4
+"""A unit whose slopes differ by less is linear, as far as the search is concerned."""
 
 SMALL = 400
 """Up to this size of M more than one thread costs more than it gives."""
@@ -76,6 +79,19 @@ def optimum(
     matrices: Sequence[np.ndarray], slopes: Sequence[np.ndarray]
 ) -> tuple[list[np.ndarray], float]:
     """Multipliers of each hidden layer, and the bound that they prove."""
+    units, before = normalised(matrices)
+    if len(units) == 1:
+        return [], float(before[-1])
+    first, square = start(units, slopes)
+    program = Program.of(units, slopes, WIDTH)
+    with one_thread() if len(program.P) <= SMALL else nullcontext():
+        kept, square = _solve(program, first[program.kept], square)
+        multipliers, square = with_linear_units(units, slopes, program.kept, kept, first, square)
+    return layered(units, before, multipliers), float(before[-1] * np.sqrt(square))
+
+
+def normalised(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """The same layers with norms one, and the products of the norms taken off."""
     norms = operator_norms(matrices)
     units = [a / norm for a, norm in zip(matrices, norms, strict=True)]
     # Only A₁A₁ᵀ and A_lᵀA_l matter: wide inputs and outputs are turned into fewer.
@@ -83,22 +99,51 @@ def optimum(
         units[0] = np.linalg.qr(units[0].T).R.T
     if units[-1].shape[0] > units[-1].shape[1]:
         units[-1] = np.linalg.qr(units[-1]).R
-    before = np.cumprod(norms)
-    if len(units) == 1:
-        return [], float(before[-1])
-    program = _Program.of(units, slopes)
-    with one_thread() if len(program.P) <= SMALL else nullcontext():
-        multipliers, square = _solve(program, *_start(units, slopes))
-    cuts = np.cumsum([len(a) for a in units[:-1]])[:-1]
-    layers = np.split(multipliers, cuts)
-    return (
-        [m / b**2 for m, b in zip(layers, before[:-1], strict=True)],
-        float(before[-1] * np.sqrt(square)),
-    )
+    return units, np.cumprod(norms)
+
+
+def layered(
+    units: Sequence[np.ndarray], before: np.ndarray, multipliers: np.ndarray
+) -> list[np.ndarray]:
+    """Multipliers of normalised layers as those of the layers themselves."""
+    layers = np.split(multipliers, np.cumsum([len(a) for a in units[:-1]])[:-1])
+    return [m / b**2 for m, b in zip(layers, before[:-1], strict=True)]
+
+
+def with_linear_units(
+    units: Sequence[np.ndarray],
+    slopes: Sequence[np.ndarray],
+    kept: np.ndarray,
+    found: np.ndarray,
+    inside: np.ndarray,
+    square: float,
+) -> tuple[np.ndarray, float]:
+    """Large multipliers for the units that the program left out, and the bound with them.
+
+    An error e of unit k reaches the outputs as g_k e, so λ_k ≫ ‖g_k‖²/L² leaves no room for one,
+    if the others are a little inside of what they prove: a share of `inside` moves them there.
+    """
+    if np.all(kept):
+        return found, square
+    reach, sizes = units[-1], []
+    for a, bounds in zip(units[-2::-1], slopes[::-1], strict=True):
+        sizes.append(np.sum(reach**2, axis=0))
+        reach = (reach * np.max(np.abs(bounds), axis=1)) @ a
+    size = np.concatenate(sizes[::-1]) / square
+    size = np.maximum(size, 1e-6 * np.max(size))
+    whole = Program.of(units, slopes, -1.0)
+    best, least = inside, np.inf
+    for large, share in product(np.logspace(1, 9, 9), (0.0, *np.logspace(-10, -1, 10))):
+        multipliers = large * size
+        multipliers[kept] = (1 - share) * found + share * inside[kept]
+        square = whole.least(multipliers)
+        if square < least:
+            best, least = multipliers, square
+    return best, least
 
 
 @dataclass(frozen=True)
-class _Program:
+class Program:
     """M as a function of the multipliers and of L²."""
 
     constant: np.ndarray
@@ -107,24 +152,46 @@ class _Program:
     """∂M/∂λ_k = ½(p qᵀ + q pᵀ) for the columns p and q."""
     out: slice
     """Block of the outputs, which L² multiplies."""
+    kept: np.ndarray
+    """Which hidden units have a multiplier."""
 
     @classmethod
-    def of(cls, matrices: Sequence[np.ndarray], slopes: Sequence[np.ndarray]) -> "_Program":
-        sizes = [matrices[0].shape[1], *(len(a) for a in matrices)]
-        ends = np.cumsum([0, *sizes])
-        block = [slice(a, b) for a, b in pairwise(ends)]
-        n, units = int(ends[-1]), int(ends[-2] - ends[1])
-        U, V, first = np.zeros((n, units)), np.zeros((n, units)), int(ends[1])
-        for i, a in enumerate(matrices[:-1]):
-            columns = slice(int(ends[i + 1]) - first, int(ends[i + 2]) - first)
-            U[block[i], columns] = a.T
-            V[block[i + 1], columns] = np.eye(len(a))
-        constant = np.zeros((n, n))
-        constant[block[0], block[0]] = np.eye(sizes[0])
-        constant[block[-1], block[-2]] = matrices[-1]
-        constant[block[-2], block[-1]] = matrices[-1].T
+    def of(
+        cls, matrices: Sequence[np.ndarray], slopes: Sequence[np.ndarray], width: float
+    ) -> "Program":
+        """Units whose slopes are no wider than `width` are linear: h = ½(α + β) z needs no λ."""
         low, high = np.vstack(slopes).T
-        return cls(constant, V - U * low, V - U * high, block[-1])
+        kept = high - low > width
+        first, last = matrices[0].shape[1], len(matrices[-1])
+        n = first + int(np.sum(kept)) + last
+        place = first + np.cumsum(kept) - 1
+        rows, seen, done = np.eye(first, n), [], 0
+        for a in matrices[:-1]:
+            here = slice(done, done + len(a))
+            z = a @ rows
+            rows = ((low + high)[here] / 2)[:, None] * z
+            rows[kept[here]] = np.eye(n)[place[here][kept[here]]]
+            seen.append(z[kept[here]])
+            done += len(a)
+        U, V = np.vstack(seen).T, np.eye(n)[:, first : n - last]
+        out = slice(n - last, n)
+        constant = np.zeros((n, n))
+        constant[:first, :first] = np.eye(first)
+        constant[out] = matrices[-1] @ rows
+        constant[:, out] = constant[out].T
+        return cls(constant, V - U * low[kept], V - U * high[kept], out, kept)
+
+    def least(self, multipliers: np.ndarray) -> float:
+        """The least L² with M ⪰ 0 and room for its check; infinity where there is none."""
+        M = self.matrix(multipliers, 0.0)
+        inner = slice(0, self.out.start)
+        room = 4 * (len(M) + 20) ** 2 * UNIT
+        try:
+            factor = np.linalg.cholesky(M[inner, inner] - room * np.diag(np.diagonal(M)[inner]))
+        except np.linalg.LinAlgError:
+            return np.inf
+        half = solve_triangular(factor, M[inner, self.out], lower=True)
+        return max(float(np.linalg.norm(half, 2)) ** 2 * (1 + room), NOTHING)
 
     def change(self, multipliers: np.ndarray, square: float) -> np.ndarray:
         """The part of M that is linear in them."""
@@ -158,9 +225,7 @@ class _Program:
         return H
 
 
-def _start(
-    matrices: Sequence[np.ndarray], slopes: Sequence[np.ndarray]
-) -> tuple[np.ndarray, float]:
+def start(matrices: Sequence[np.ndarray], slopes: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
     """Multiples of the identity with M ≻ 0, for any slopes: `closed_form.recursion` made general.
 
     With s = max |α + β|/2, q = max(−αβ, 0) and μ = λ_max(A Y⁻¹ Aᵀ), half of 1 / (μ(s² + q)) is
@@ -196,7 +261,7 @@ class _Iterate(NamedTuple):
 class _Equations:
     """For steps from one iterate: X M = centre, w λ = centre, and X and w feasible for the dual."""
 
-    def __init__(self, program: _Program, at: _Iterate) -> None:
+    def __init__(self, program: Program, at: _Iterate) -> None:
         self.program, self.at, self.Z = program, at, _inverse(at.M)
         H = program.step_matrix(at.X, self.Z)
         units = np.arange(len(at.multipliers))
@@ -223,12 +288,14 @@ class _Equations:
         return _Iterate(y[:-1], float(y[-1]), M, X, w)
 
 
-def _solve(program: _Program, multipliers: np.ndarray, square: float) -> tuple[np.ndarray, float]:
+def _solve(program: Program, multipliers: np.ndarray, square: float) -> tuple[np.ndarray, float]:
     """From M ≻ 0 down to the optimum, a step to look ahead and one to take at a time."""
     M = program.matrix(multipliers, square)
     X = _inverse(M)
     centre = 1 / float(np.trace(X[program.out, program.out]))
-    at = best = _Iterate(multipliers, square, M, centre * X, centre / multipliers)
+    best = at = _Iterate(multipliers, square, M, centre * X, centre / multipliers)
+    if not len(multipliers):
+        return multipliers, program.least(multipliers)
     for _ in range(MAX_ITER):
         gap = _gap(at)
         if gap < GAP * at.square:
@@ -244,7 +311,8 @@ def _solve(program: _Program, multipliers: np.ndarray, square: float) -> tuple[n
         if not _is_inside(moved.M):
             break
         at = moved
-        best = min(best, at, key=lambda iterate: iterate.square)
+        if at.square < best.square:  # it may rise while X and w are not feasible yet
+            best = at
     return best.multipliers, best.square
 
 
@@ -253,7 +321,7 @@ def _gap(at: _Iterate) -> float:
     return float(np.sum(at.X * at.M) + at.w @ at.multipliers)
 
 
-def _moved(program: _Program, at: _Iterate, step: _Iterate) -> _Iterate:
+def _moved(program: Program, at: _Iterate, step: _Iterate) -> _Iterate:
     """As far along the step as both cones allow, each for itself."""
     far = _reach(at.M, step.M, at.multipliers, step.multipliers)
     wide = _reach(at.X, step.X, at.w, step.w)
@@ -270,11 +338,16 @@ def _moved(program: _Program, at: _Iterate, step: _Iterate) -> _Iterate:
 def _reach(matrix: np.ndarray, change: np.ndarray, positive: np.ndarray, move: np.ndarray) -> float:
     """Nearly the longest part of a step, up to all of it, that leaves nothing negative."""
     falls = move < 0
-    part = min(1.0, 0.98 * float(np.min(-positive[falls] / move[falls], initial=np.inf)))
-    whole = part == 1.0
-    while part > 1e-12 and not _is_inside(matrix + part * change):
-        part, whole = 0.8 * part, False
-    return part if whole else 0.95 * part
+    far = min(1.0, 0.98 * float(np.min(-positive[falls] / move[falls], initial=np.inf)))
+    if _is_inside(matrix + far * change):
+        return far
+    near = 0.0
+    for _ in range(40):
+        part = (near + far) / 2
+        near, far = (part, far) if _is_inside(matrix + part * change) else (near, part)
+        if far - near < 0.02 * near:
+            break
+    return 0.95 * near
 
 
 def _is_inside(matrix: np.ndarray) -> bool:

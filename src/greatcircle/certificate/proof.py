@@ -27,10 +27,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.certificate.box import Box, slopes_in_box
+from greatcircle.certificate.box import RULES, Box, slopes_in_box
 
 UNIT = 2.0**-53
 """Largest relative error of one rounding."""
+
+
+SMALLEST = 1e-280
+"""Least entry on the diagonal of M for which underflow is nothing beside `8 * UNIT`."""
 
 
 @dataclass(frozen=True)
@@ -165,14 +169,18 @@ def proof_matrix(
 def is_positive(M: np.ndarray, error: np.ndarray) -> bool:
     """Whether every matrix within `error` of M, entry by entry, is positive semidefinite."""
     diagonal = np.diagonal(M)
-    if not np.all(np.isfinite(M)) or np.any(diagonal <= 0):
+    if not np.all(np.isfinite(M)) or np.any(diagonal < SMALLEST):
         return False
     # Powers of two on both sides change neither the sign nor a digit, and even out the diagonal.
     root = np.exp2(-np.round(np.log2(diagonal) / 2))
     M, error = root[:, None] * M * root, root[:, None] * error * root
     n = len(M)
     gamma = (n + 2) * UNIT / (1 - (n + 2) * UNIT)
-    lowered = 1.01 * (gamma / (1 - gamma) * np.trace(M) + np.linalg.norm(error)) + 8 * UNIT
+    with np.errstate(over="ignore"):
+        size = np.linalg.norm(error)
+    lowered = 1.01 * (gamma / (1 - gamma) * np.trace(M) + size) + 8 * UNIT
+    if not np.isfinite(lowered):
+        return False
     try:
         factor = np.linalg.cholesky(M - lowered * np.eye(n))
     except np.linalg.LinAlgError:
@@ -183,8 +191,16 @@ def is_positive(M: np.ndarray, error: np.ndarray) -> bool:
 def _slopes_hold(
     certificate: Certificate, matrices: Sequence[np.ndarray], biases: Sequence[ArrayLike] | None
 ) -> bool:
-    assert certificate.box is not None
-    found = slopes_in_box(certificate.box, matrices, biases)
+    box, scale = certificate.box, np.asarray(certificate.scale)
+    assert box is not None
+    shape = (matrices[0].shape[1],)
+    if box.activation not in RULES or any(
+        np.shape(a) != shape for a in (box.low, box.high, box.shift, box.scale, scale)
+    ):
+        return False
+    if not np.all((scale == 0) | (scale == box.scale)) or not np.all(box.low <= box.high):
+        return False
+    found = slopes_in_box(box, matrices, biases)
     return len(found) == len(certificate.slopes) and all(
         s.shape == np.shape(t) and bool(np.all((s[:, 0] >= t[:, 0]) & (s[:, 1] <= t[:, 1])))
         for s, t in zip(found, certificate.slopes, strict=True)

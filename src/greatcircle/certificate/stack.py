@@ -116,7 +116,7 @@ def stack(
     if inputs is None:
         return made
     names = getattr(weights, "feature_names_in_", None)
-    chosen, label = _chosen(inputs, names, len(made.scale))
+    chosen, label = chosen_inputs(inputs, names, len(made.scale))
     holds = f"{made.holds}, other inputs than {label} fixed"
     if getattr(getattr(weights, "scaling_", None), "name", "") == "paper":
         return replace(made, holds=holds)  # one input moves all of x/‖x‖, and no further than ‖x‖
@@ -153,9 +153,10 @@ def _of_model(model: Any, at_least: float | None) -> Stack:
     )
 
 
-def _chosen(
+def chosen_inputs(
     inputs: Sequence[str | int], names: np.ndarray | None, count: int
 ) -> tuple[np.ndarray, str]:
+    """Which inputs are meant, and their names for a sentence."""
     if isinstance(inputs, str) or not isinstance(inputs, Iterable) or not len(inputs):
         raise ValueError(f"inputs is {inputs!r}; expected a list of names or numbers of inputs")
     known = [] if names is None else list(names)

@@ -1,0 +1,617 @@
+"""Bounds in order, proofs that prove, and no pair of inputs beyond any of them."""
+
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from greatcircle import LipschitzRegressor, Network, certificate
+from greatcircle.activations import ACTIVATIONS, declare
+from greatcircle.certificate import Box, digest, verify
+from greatcircle.certificate.box import slopes_in_box
+from greatcircle.certificate.closed_form import recursion
+from greatcircle.certificate.interior import optimum
+from greatcircle.certificate.stack import stack
+from small import ACTIVATION_NAMES, thinned
+
+CLOSE = 1 + 1e-9
+
+
+def sizes_of_depth(depth):
+    return tuple(np.random.default_rng(depth).integers(2, 9, depth + 1).tolist())
+
+
+def random_network(seed, sizes, bias=False):
+    rng = np.random.default_rng(seed)
+    weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairwise(sizes)]
+    biases = [0.5 * rng.standard_normal(b) for b in sizes[1:]] if bias else None
+    return weights, biases
+
+
+def evaluated(weights, biases, activation, x):
+    """The network in plain NumPy, but for the activation."""
+    h = np.asarray(x, np.float64)
+    for i, w in enumerate(weights):
+        h = h @ w + (0 if biases is None else biases[i])
+        if i < len(weights) - 1:
+            h = np.asarray(activation(jnp.asarray(h)), np.float64)
+    return h
+
+
+# --- in order ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", thinned(range(200), 10))
+def test_bounds_are_in_order(seed):
+    weights, _ = random_network(seed, sizes_of_depth(2 + seed // 10 % 7))
+    lower = certificate.lower(weights, starts=16).value
+    bounds = [
+        getattr(certificate, name)(weights) for name in ("tight", "fast", "spectral", "frobenius")
+    ]
+    assert lower <= bounds[0].value * CLOSE
+    for tighter, looser in pairwise(bounds):
+        assert tighter.value <= looser.value * CLOSE
+    assert all(verify(bound, weights) for bound in bounds)
+
+
+@pytest.mark.parametrize(
+    ("activation", "depth"), thinned([(a, d) for a in ("abs", "sin") for d in range(2, 9)], 4)
+)
+def test_bounds_of_slopes_of_both_signs_are_in_order(activation, depth):
+    weights, _ = random_network(depth, sizes_of_depth(depth))
+    lower = certificate.lower(weights, activation=activation, starts=16).value
+    bounds = [
+        getattr(certificate, name)(weights, activation=activation)
+        for name in ("tight", "fast", "spectral", "frobenius")
+    ]
+    assert lower <= bounds[0].value * CLOSE
+    for tighter, looser in pairwise(bounds):
+        assert tighter.value <= looser.value * CLOSE
+    assert all(verify(bound, weights) for bound in bounds)
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "abs", "identity"])
+@pytest.mark.parametrize("depth", thinned(range(2, 9), 3))
+def test_an_independent_solver_finds_the_same_bound(activation, depth):
+    pytest.importorskip("clarabel")
+    weights, _ = random_network(depth, sizes_of_depth(depth))
+    tight = certificate.tight(weights, activation=activation)
+    exact = certificate.exact(weights, activation=activation)
+    assert exact.value == pytest.approx(tight.value, rel=2e-3)
+    assert exact.method == "exact"
+    assert verify(exact, weights)
+
+
+def test_exact_needs_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    with pytest.raises(ImportError, match=r"greatcircle\[sdp\]"):
+        certificate.exact(random_network(0, (2, 3, 1))[0])
+
+
+@given(seed=st.integers(0, 10**6), depth=st.integers(2, 8), activation=st.sampled_from(
+    ["relu", "leaky_relu", "abs"]
+))  # fmt: skip
+def test_no_multipliers_prove_less_than_tight(seed, depth, activation):
+    """The program is convex: no step towards any other multipliers may lower the bound."""
+    weights, _ = random_network(seed, sizes_of_depth(depth))
+    of = stack(weights, activation=activation)
+    multipliers, value = optimum(of.matrices, of.slopes())
+    rng = np.random.default_rng(seed)
+    for size in (1e-3, 1e-1):
+        moved = [m * np.exp(size * rng.standard_normal(m.shape)) for m in multipliers]
+        candidate = of.certificate(value * (1 - 1e-6), "tight", moved, of.slopes())
+        assert not verify(candidate, weights)
+
+
+# --- known answers ----------------------------------------------------------------------------
+
+
+def test_the_recursion_would_be_wrong_for_abs():
+    weights = [[[1.0, -1.0]], [[1.0], [1.0]]]
+    for name in ("tight", "exact", "fast", "spectral"):
+        found = getattr(certificate, name)(weights, activation="abs")
+        assert found.value == pytest.approx(2, rel=1e-6)
+        assert verify(found, weights)
+    matrices = [np.transpose(w) for w in weights]
+    assert recursion(matrices)[1] == pytest.approx(np.sqrt(2))
+    assert certificate.lower(weights, activation="abs", starts=8).value == pytest.approx(2)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4, 8])
+def test_identity_multiplies(depth):
+    weights, _ = random_network(depth, sizes_of_depth(depth))
+    product = np.linalg.norm(np.linalg.multi_dot(weights) if depth > 1 else weights[0], 2)
+    found = certificate.tight(weights, activation="identity")
+    assert product * (1 - 1e-12) <= found.value <= product * (1 + 2e-4)
+    assert verify(found, weights)
+
+
+def test_one_layer_is_its_norm():
+    weights, _ = random_network(0, (5, 3))
+    for name in ("tight", "exact", "fast", "spectral"):
+        found = getattr(certificate, name)(weights)
+        assert found.value == pytest.approx(np.linalg.norm(weights[0], 2), rel=1e-9)
+        assert verify(found, weights)
+    assert certificate.lower(weights, starts=4).value == pytest.approx(found.value, rel=1e-9)
+
+
+def test_one_unit_is_a_product():
+    found = certificate.tight([[[3.0]], [[-2.0]], [[0.5]]])
+    assert found.value == pytest.approx(3, rel=1e-6)
+
+
+@pytest.mark.parametrize("zeros", [(0,), (1,), (7,), (0, 3), tuple(range(8))])
+@pytest.mark.parametrize("name", ["tight", "fast", "spectral", "frobenius"])
+@pytest.mark.parametrize("activation", ["relu", "abs", "leaky_relu"])
+def test_matrices_of_zeros(name, zeros, activation):
+    weights, _ = random_network(3, (3, 4, 4, 4, 4, 4, 4, 4, 2))
+    weights = [0 * w if i in zeros else w for i, w in enumerate(weights)]
+    found = getattr(certificate, name)(weights, activation=activation)
+    assert 0 < found.value < 1e-20
+    assert verify(found, weights)
+    if name == "tight" and activation == "relu":
+        assert certificate.lower(weights, starts=16).value == 0
+
+
+@pytest.mark.parametrize("sizes", [(784, 10, 5), (4, 10, 300), (200, 3, 200)])
+def test_wide_inputs_and_outputs(sizes):
+    weights, _ = random_network(0, sizes)
+    found = certificate.tight(weights)
+    assert found.value <= certificate.fast(weights).value * CLOSE
+    assert verify(found, weights)
+
+
+def test_smaller_slopes_give_smaller_bounds():
+    weights, _ = random_network(1, (6, 12, 12, 4))
+    assert (
+        certificate.tight(weights, activation="leaky_relu").value
+        < certificate.tight(weights, activation="relu").value * (1 - 1e-4)
+        < certificate.tight(weights, activation="abs").value
+    )
+
+
+def test_units_of_weights_do_not_matter():
+    weights, _ = random_network(2, (4, 9, 9, 3))
+    scaled = [1e-6 * weights[0], 1e9 * weights[1], weights[2]]
+    ratio = certificate.tight(scaled).value / certificate.tight(weights).value
+    assert ratio == pytest.approx(1e3, rel=1e-6)
+
+
+def test_a_declared_activation_is_called_so():
+    half = declare(lambda z: 0.5 * jnp.sin(z), (-0.5, 0.5), name="relu")
+    weights, biases = random_network(0, (3, 5, 2), bias=True)
+    known = certificate.tight(weights, biases=biases, activation="sin")
+    found = certificate.tight(weights, biases=biases, activation=half)
+    assert found.declared
+    assert not known.declared
+    assert "declared" in str(found)
+    assert "declared" not in str(known)
+    assert found.value == pytest.approx(known.value / 2, rel=1e-6)
+    there = certificate.local(weights, -np.ones(3), np.ones(3), biases=biases, activation=half)
+    assert there.declared
+    assert there.value == pytest.approx(found.value)
+
+
+# --- proofs -----------------------------------------------------------------------------------
+
+
+def form(proof, weights, number=float):
+    """The quadratic form of the proof from its definition, in floating point or in fractions.
+
+    Variables δx, δh of each hidden unit, δf; ‖δx‖² + Σ λ (δh − α δz)(δh − β δz) + 2 δfᵀ A h + L²‖δf‖².
+    """  # noqa: E501
+    sizes = [len(weights[0]), *(len(w[0]) for w in weights)]
+    ends = np.cumsum([0, *sizes]).tolist()
+    M = [[number(0)] * ends[-1] for _ in range(ends[-1])]
+    for i in range(sizes[0]):
+        M[i][i] = number(1)
+
+    def add(rows, columns, factor):
+        for i, p in rows.items():
+            for j, q in columns.items():
+                M[i][j] += factor * p * q / 2
+                M[j][i] += factor * p * q / 2
+
+    for k, w in enumerate(weights):
+        factor = [number(float(s)) for s in proof.scale] if k == 0 else [number(1)] * sizes[k]
+        for j in range(sizes[k + 1]):
+            z = {ends[k] + i: number(float(w[i][j])) * factor[i] for i in range(sizes[k])}
+            here = ends[k + 1] + j
+            if k == len(weights) - 1:
+                gain = number(float(proof.gain))
+                add({here: number(1)}, {i: 2 * gain * a for i, a in z.items()}, number(1))
+                M[here][here] += number(float(proof.value)) ** 2
+                continue
+            low, high = (number(float(s)) for s in proof.slopes[k][j])
+            p, q = ({i: -s * a for i, a in z.items()} | {here: number(1)} for s in (low, high))
+            add(p, q, number(float(proof.multipliers[k][j])))
+    return M
+
+
+def is_semidefinite(M):
+    """LDLᵀ in exact arithmetic."""
+    M, n = [list(row) for row in M], len(M)
+    for k in range(n):
+        if M[k][k] < 0 or (M[k][k] == 0 and any(M[i][k] != 0 for i in range(k + 1, n))):
+            return False
+        if M[k][k] > 0:
+            for i in range(k + 1, n):
+                factor = M[i][k] / M[k][k]
+                for j in range(k + 1, n):
+                    M[i][j] -= factor * M[k][j]
+    return True
+
+
+def least_eigenvalue(M):
+    M = np.array(M)
+    root = 1 / np.sqrt(np.maximum(np.diagonal(M), 1e-300))
+    return np.linalg.eigvalsh(root[:, None] * M * root)[0]
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    name=st.sampled_from(["tight", "fast", "spectral"]),
+    activation=st.sampled_from(["relu", "leaky_relu", "abs"]),
+    change=st.sampled_from([0.0, 1e-12, 1e-10, 1e-6, 1e-3, -1e-12, -1e-10, -1e-6, -1e-3]),
+)
+def test_verify_is_as_strict_as_exact_arithmetic(seed, name, activation, change):
+    rng = np.random.default_rng(seed)
+    weights, _ = random_network(seed, tuple(rng.integers(1, 4, rng.integers(2, 5)).tolist()))
+    found = getattr(certificate, name)(weights, activation=activation)
+    assert verify(found, weights)
+    assert is_semidefinite(form(found, weights, Fraction))
+    altered = replace(found, value=found.value * (1 + change))
+    truth = is_semidefinite(form(altered, weights, Fraction))
+    assert truth or not verify(altered, weights)
+    if change >= 0:
+        assert truth
+        assert verify(altered, weights)
+    if len(weights) > 1:
+        layer = rng.integers(len(weights) - 1)
+        multipliers = [m.copy() for m in found.multipliers]
+        multipliers[layer][rng.integers(len(multipliers[layer]))] *= np.exp(10 * change)
+        altered = replace(found, multipliers=tuple(multipliers))
+        assert is_semidefinite(form(altered, weights, Fraction)) or not verify(altered, weights)
+
+
+def test_any_altered_weight_fails_the_hash():
+    weights, biases = random_network(0, (3, 4, 2), bias=True)
+    found = certificate.tight(weights, biases=biases)
+    assert verify(found, weights, biases)
+    assert not verify(found, weights)
+    for arrays in (weights, biases):
+        for array in arrays:
+            for index in np.ndindex(array.shape):
+                kept = array[index]
+                array[index] = np.nextafter(kept, np.inf)
+                assert not verify(found, weights, biases)
+                array[index] = kept
+    assert verify(found, weights, biases)
+    assert not verify(found, weights[::-1], biases)
+
+
+@pytest.mark.parametrize("seed", thinned(range(1000), 10))
+def test_alterations_that_break_the_bound_are_rejected(seed):
+    rng = np.random.default_rng(seed)
+    depth = 2 + seed // 10 % 4
+    weights, _ = random_network(seed, sizes_of_depth(depth))
+    found = getattr(certificate, ("tight", "fast", "spectral")[rng.integers(3)])(weights)
+    lower = certificate.lower(weights, starts=16).value
+    assert verify(found, weights)
+    # A value below a slope that the network has is no bound.
+    below = replace(found, value=rng.uniform(0.1, 0.999) * lower)
+    assert not verify(below, weights)
+    # relu is homogeneous: a layer c times as large makes every slope c times as large.
+    layer, factor = rng.integers(depth), rng.uniform(1.001, 3) * found.value / lower
+    larger = [factor * w if i == layer else w for i, w in enumerate(weights)]
+    assert not verify(replace(found, digest=digest(larger)), larger)
+    # One weight or one multiplier: whether it breaks the proof, other arithmetic says.
+    entry = [w.copy() for w in weights]
+    index = tuple(rng.integers(entry[layer].shape))
+    entry[layer][index] += rng.choice([-1, 1]) * 10 ** rng.uniform(-3, 2)
+    multipliers = [m.copy() for m in found.multipliers]
+    hidden = rng.integers(depth - 1)
+    multipliers[hidden][rng.integers(len(multipliers[hidden]))] *= 10 ** rng.uniform(-3, 3)
+    negative = [m.copy() for m in found.multipliers]
+    negative[hidden][0] *= -1
+    for proof, layers in (
+        (replace(found, digest=digest(entry)), entry),
+        (replace(found, multipliers=tuple(multipliers)), weights),
+        (replace(found, value=found.value * rng.uniform(1, 2)), weights),
+    ):
+        least = least_eigenvalue(form(proof, layers))
+        if abs(least) > 1e-11:
+            assert verify(proof, layers) == (least > 0)
+    assert not verify(replace(found, multipliers=tuple(negative)), weights)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": np.nan},
+        {"value": np.inf},
+        {"value": -3.0},
+        {"value": 0.0},
+        {"gain": np.nan},
+        {"gain": 1e200},
+        {"scale": np.full(3, np.nan)},
+        {"scale": np.ones(2)},
+        {"multipliers": ()},
+        {"multipliers": (np.ones(3),)},
+        {"multipliers": (np.full(4, np.nan),)},
+        {"multipliers": (np.full(4, np.inf),)},
+        {"multipliers": (np.zeros(4),)},
+        {"slopes": ()},
+        {"slopes": (np.full((4, 2), np.nan),)},
+    ],
+    ids=str,
+)
+def test_numbers_that_make_no_proof(change):
+    weights, _ = random_network(0, (3, 4, 2))
+    assert not verify(replace(certificate.tight(weights), **change), weights)
+
+
+def test_a_proof_for_other_slopes_does_not_hold_for_the_network():
+    """Slopes are part of what is proved: abs cannot be proved with the multipliers of relu."""
+    weights, _ = random_network(0, (3, 8, 8, 2))
+    found = certificate.tight(weights)
+    assert not verify(replace(found, slopes=stack(weights, activation="abs").slopes()), weights)
+
+
+# --- pairs of inputs --------------------------------------------------------------------------
+
+
+def pairs(rng, count, columns):
+    """Pairs that are near and far, and rays through the middle."""
+    x = 10 ** rng.uniform(-2, 1.5, (count, 1)) * rng.standard_normal((count, columns))
+    step = 10 ** rng.uniform(-5, 1, (count, 1)) * rng.standard_normal((count, columns))
+    return x, x + step
+
+
+@given(seed=st.integers(0, 10**6), activation=st.sampled_from(ACTIVATION_NAMES), bias=st.booleans())
+def test_no_pair_is_beyond_a_bound(seed, activation, bias):
+    rng = np.random.default_rng(seed)
+    weights, biases = random_network(seed, sizes_of_depth(int(rng.integers(1, 6))), bias)
+    of = {"biases": biases, "activation": activation}
+    columns = len(weights[0])
+    block = sorted(rng.choice(columns, rng.integers(1, columns + 1), replace=False).tolist())
+    x, y = pairs(rng, 500, columns)
+    low, high = -rng.uniform(0, 2, columns), rng.uniform(0, 2, columns)
+    a, b = rng.uniform(low, high, (2, 500, columns))
+    fixed = ~np.isin(np.arange(columns), block)
+    function = ACTIVATIONS[activation]
+    for bound, left, right in (
+        (certificate.tight(weights, **of), x, y),
+        (certificate.fast(weights, **of), x, y),
+        (certificate.tight(weights, **of, inputs=block), x, np.where(fixed, x, y)),
+        (certificate.local(weights, low, high, **of), a, b),
+        (certificate.local(weights, low, high, **of, inputs=block), a, np.where(fixed, a, b)),
+    ):
+        assert verify(bound, weights, biases)
+        f, g = (evaluated(weights, biases, function, rows) for rows in (left, right))
+        # Twenty roundings of either output is what evaluating them costs here.
+        rounding = 1e-14 * (1 + np.linalg.norm(f, axis=1) + np.linalg.norm(g, axis=1))
+        rounding += 1e-14 * bound.value * np.linalg.norm(left, axis=1)
+        rise = np.linalg.norm(f - g, axis=1)
+        run = np.linalg.norm(left - right, axis=1)
+        assert np.all(rise <= bound.value * run + rounding)
+
+
+@pytest.fixture(scope="module")
+def models():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 4)) * [1, 5, 0.1, 2] + [3, 0, 1, 0]
+    Y = np.stack([np.abs(X[:, 0] - 3) + X[:, 1], 5 * X[:, 2] * X[:, 3]], axis=1)
+    settings = {"hidden_layer_sizes": (8, 6), "max_iter": 5, "random_state": 0}
+    return X, {
+        (scaling, dtype): LipschitzRegressor(**settings, scaling=scaling, dtype=dtype).fit(X, Y)
+        for scaling, dtype in (
+            ("standard", "float64"),
+            ("max", "float32"),
+            ("paper", "float64"),
+        )
+    }
+
+
+def rounding_in_float32(model, X):
+    """How far predictions in float32 can be from those of the same weights without rounding."""
+    unit = 2.0**-24
+    weights, biases = model.layers()
+    h = model.scaling_.inputs(X)
+    error = unit * np.abs(h)
+    for i, w in enumerate(weights):
+        w, b = np.asarray(w, np.float64), 0 if biases is None else np.asarray(biases[i], np.float64)
+        terms = (np.abs(h) + error) @ np.abs(w) + np.abs(b)
+        # Each product and sum of len(w) + 1 terms in any order (Higham 2002, Eq. 3.5) …
+        error = error @ np.abs(w) + 1.01 * (len(w) + 2) * unit * terms
+        h = h @ w + b
+        if i < len(weights) - 1:
+            h = np.maximum(h, 0.0)  # … and relu rounds nothing
+    return np.linalg.norm(error, axis=1) / model.scaling_.factor
+
+
+@pytest.mark.parametrize("kind", [("standard", "float64"), ("max", "float32")])
+def test_no_pair_of_predictions_is_beyond_the_certificate(models, kind):
+    X, fitted = models
+    model = fitted[*kind]
+    bound = model.certificate_
+    rng = np.random.default_rng(1)
+    a = X[rng.integers(len(X), size=2000)] + rng.standard_normal((2000, 4))
+    b = a + 10 ** rng.uniform(-4, 1, (2000, 1)) * rng.standard_normal((2000, 4))
+    block = certificate.tight(model, inputs=[1, 3])
+    for found, right in ((bound, b), (block, np.where([False, True, False, True], b, a))):
+        assert verify(found, model)
+        rise = np.linalg.norm(model.predict(a) - model.predict(right), axis=1)
+        rounding = rounding_in_float32(model, a) + rounding_in_float32(model, right)
+        assert np.all(rise <= found.value * np.linalg.norm(a - right, axis=1) + rounding)
+    assert np.all(np.linalg.norm(model.jacobian(a), 2, axis=(1, 2)) <= bound.value * CLOSE)
+    lower = certificate.lower(model, X=X, starts=16)
+    assert 0.3 * bound.value < lower.value <= bound.value * CLOSE
+    slope = np.linalg.norm(model.jacobian(lower.at[None])[0], 2)
+    assert slope == pytest.approx(lower.value, rel=1e-6)
+
+
+def test_the_papers_scaling_is_bounded_away_from_zero(models):
+    X, fitted = models
+    model = fitted["paper", "float64"]
+    rng = np.random.default_rng(2)
+    for least in (0.5, 1.0, 10.0):
+        bound = certificate.tight(model, at_least=least)
+        assert f"{least:g}" in bound.holds
+        assert bound.value == pytest.approx(certificate.tight(model).value / least, rel=1e-6)
+        a = rng.standard_normal((2000, 4))
+        a *= least * 10 ** rng.uniform(0, 1, (2000, 1)) / np.linalg.norm(a, axis=1, keepdims=True)
+        b = a + 10 ** rng.uniform(-4, 1, (2000, 1)) * rng.standard_normal((2000, 4))
+        b = np.where(np.linalg.norm(b, axis=1, keepdims=True) < least, a, b)
+        rise = np.linalg.norm(model.predict(a) - model.predict(b), axis=1)
+        assert np.all(rise <= bound.value * np.linalg.norm(a - b, axis=1) + 1e-12)
+        lower = certificate.lower(model, at_least=least, starts=16)
+        assert lower.value <= bound.value * CLOSE
+        assert np.linalg.norm(lower.at) == pytest.approx(least)
+        slope = np.linalg.norm(model.jacobian(lower.at[None])[0], 2)
+        assert slope == pytest.approx(lower.value, rel=1e-6)
+        block = certificate.lower(model, at_least=least, inputs=[0], starts=16)
+        assert block.value <= lower.value * CLOSE
+
+
+def test_blocks_add_up(models):
+    X, fitted = models
+    model = fitted["standard", "float64"]
+    whole = model.certificate_.value
+    parts = [certificate.tight(model, inputs=[i]).value for i in range(4)]
+    assert max(parts) <= whole * CLOSE
+    assert whole <= np.linalg.norm(parts) * (1 + 1e-6)
+    assert "other inputs than 1 fixed" in certificate.tight(model, inputs=[1]).holds
+
+
+def test_weights_rounded_to_float32_stay_within_the_margin():
+    for seed, activation in enumerate(("relu", "leaky_relu", "abs", "tanh")):
+        weights, _ = random_network(seed, (5, 12, 12, 3))
+        found = certificate.tight(weights, activation=activation)
+        rounded = [w.astype(np.float32).astype(float) for w in weights]
+        assert 0 < found.margin < 1e-4
+        again = certificate.tight(rounded, activation=activation)
+        assert again.value <= found.value * (1 + found.margin)
+
+
+# --- in a box ---------------------------------------------------------------------------------
+
+WITH_RULE = [n for n in ACTIVATION_NAMES if n not in ("abs", "sin")]
+
+
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+def test_smaller_boxes_have_smaller_bounds(activation):
+    weights, biases = random_network(4, (4, 8, 8, 3), bias=True)
+    of = {"biases": biases, "activation": activation}
+    tight = certificate.tight(weights, **of).value
+    middle = np.random.default_rng(0).standard_normal(4)
+    values = []
+    for half in (np.inf, 1e6, 1.0, 0.3, 0.1, 0.01, 0.0):
+        found = certificate.local(weights, middle - half, middle + half, **of)
+        assert verify(found, weights, biases)
+        values.append(found.value)
+    assert values[0] <= tight * (1 + 1e-6)
+    assert all(b <= a * (1 + 1e-4) for a, b in pairwise(values))
+    if activation in ("relu", "leaky_relu", "elu"):
+        assert values[0] == pytest.approx(tight, rel=1e-6)
+    if activation in WITH_RULE:
+        slope = np.linalg.norm(jacobian(weights, biases, activation, middle), 2)
+        assert slope * (1 - 1e-9) <= values[-1] <= slope * (1 + 1e-3)
+    else:
+        assert values == pytest.approx([tight] * len(values))
+
+
+def jacobian(weights, biases, activation, x):
+    h, J = x, np.eye(len(x))
+    for i, (w, b) in enumerate(zip(weights, biases, strict=True)):
+        h, J = h @ w + b, J @ w
+        if i < len(weights) - 1:
+            J = J * np.asarray(ACTIVATIONS[activation].slope(jnp.asarray(h)))
+            h = np.asarray(ACTIVATIONS[activation](jnp.asarray(h)))
+    return J.T
+
+
+@given(seed=st.integers(0, 10**6), activation=st.sampled_from(WITH_RULE))
+def test_slopes_in_a_box_are_those_of_its_points(seed, activation):
+    rng = np.random.default_rng(seed)
+    weights, biases = random_network(seed, (3, 5, 4, 2), bias=True)
+    low = 3 * rng.standard_normal(3)
+    high = low + 10 ** rng.uniform(-3, 1) * rng.uniform(0, 1, 3)
+    shift, scale = rng.standard_normal(3), rng.uniform(-2, 2, 3)
+    box = Box(low, high, shift, scale, activation)
+    slopes = slopes_in_box(box, [w.T for w in weights], biases)
+    h = (rng.uniform(low, high, (300, 3)) - shift) * scale
+    for (least, most), w, b in zip((s.T for s in slopes), weights, biases, strict=False):
+        z = h @ w + b
+        slope = np.asarray(ACTIVATIONS[activation].slope(jnp.asarray(z, jnp.float32)))
+        assert np.all((slope >= least - 1e-5) & (slope <= most + 1e-5))
+        h = np.asarray(ACTIVATIONS[activation](jnp.asarray(z, jnp.float32)), np.float64)
+
+
+def test_a_certificate_in_a_box_is_checked_with_the_box():
+    weights, biases = random_network(4, (4, 8, 8, 3), bias=True)
+    found = certificate.local(weights, -0.1 * np.ones(4), 0.1 * np.ones(4), biases=biases)
+    assert found.value < 0.9 * certificate.tight(weights, biases=biases).value
+    assert "in a box" in found.holds
+    assert found.box is not None
+    for change in (
+        {"high": np.ones(4)},
+        {"low": -np.ones(4)},
+        {"high": -np.ones(4)},
+        {"shift": np.ones(4)},
+        {"scale": np.zeros(4)},
+        {"low": np.zeros(3)},
+        {"activation": "abs"},
+        {"high": np.full(4, np.nan)},
+    ):
+        assert not verify(replace(found, box=replace(found.box, **change)), weights, biases)
+    slopes = tuple(s.copy() for s in found.slopes)
+    slopes[0][:, 1] *= 0.5
+    assert not verify(replace(found, slopes=slopes), weights, biases)
+    other = [-b for b in biases]
+    assert not verify(replace(found, digest=digest(weights, other)), weights, other)
+
+
+def test_boxes_in_physical_units_by_name():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame({"z": rng.uniform(0, 2, 300), "v": 10 * rng.standard_normal(300)})
+    y = np.exp(-3 * X["z"]) + 0.01 * X["v"]
+    model = LipschitzRegressor((8, 8), max_iter=5, random_state=0).fit(X, y)
+    whole = certificate.local(model, {}, {})
+    assert whole.value == pytest.approx(model.certificate_.value, rel=1e-6)
+    high = certificate.local(model, {"z": 1.5}, {"z": 2.0}, inputs=["z"])
+    low = certificate.local(model, {"z": 0.0}, {"z": 0.5}, inputs=["z"])
+    assert max(low.value, high.value) <= certificate.tight(model, inputs=["z"]).value * CLOSE
+    assert verify(high, model)
+    assert verify(low, model)
+    assert certificate.local(model, [1.5, -1], [2, 1]).value <= whole.value * CLOSE
+
+
+# --- the largest slope found ------------------------------------------------------------------
+
+
+def test_ascent_finds_more_than_samples():
+    weights, _ = random_network(7, (8, 16, 16, 16, 2))
+    rng = np.random.default_rng(0)
+    network = Network((8, 16, 16, 16, 2))
+    samples = network.jacobian(weights, rng.standard_normal((10_000, 8)))
+    found = certificate.lower(weights, seed=1)
+    assert found.value > 1.05 * np.linalg.norm(samples, 2, axis=(1, 2)).max()
+    slope = np.linalg.norm(network.jacobian(weights, found.at[None])[0], 2)
+    assert slope == pytest.approx(found.value, rel=1e-9)
+    assert found.method == "lower"
+    assert "below" in str(found)
+    assert certificate.lower(weights, seed=1).value == found.value
+
+
+def test_kinks_are_not_counted():
+    """At x = 0 both units of |x| = relu(x) + relu(−x) are at their kink, and no slope is 2."""
+    weights = [[[1.0, -1.0]], [[1.0], [-1.0]]]
+    assert certificate.lower(weights, X=[[0.0]], starts=1).value == pytest.approx(1)
