@@ -19,7 +19,7 @@ the root of a negative number: see `verify`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -37,7 +37,7 @@ SMALLEST = 1e-280
 """Least entry on the diagonal of M for which underflow is nothing beside `8 * UNIT`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Certificate:
     """A Lipschitz bound and what proves it.
 
@@ -81,9 +81,24 @@ class Certificate:
     holds: str = "everywhere"
     box: Box | None = None
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Certificate):
+            return NotImplemented
+        return all(map(_same, astuple(self), astuple(other)))
+
+    def __hash__(self) -> int:
+        return hash((self.digest, self.value, self.method))
+
     def __str__(self) -> str:
         declared = ", for slopes as declared" if self.declared else ""
         return f"{self.value:.6g} ({self.method}, {self.holds}{declared})"
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two fields of certificates are equal, to the last digit."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(np.array_equal(a, b))
 
 
 def verify(

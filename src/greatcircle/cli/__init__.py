@@ -15,6 +15,7 @@ from importlib import import_module
 from greatcircle import __version__
 
 COMMANDS = {
+    "certify": "every Lipschitz bound of a model that fit has written, with proofs",
     "demo": "train the paper's network by its two methods and by ours",
     "fit": "train a network on your own CSV or Parquet file, with a report",
     "predict": "apply a model that fit has written to new rows",
@@ -25,6 +26,7 @@ EXAMPLES = """examples:
   greatcircle demo
   greatcircle fit flight.csv --targets fx fy fz --out runs/flight
   greatcircle predict runs/flight/model.safetensors new.csv --out predictions.csv
+  greatcircle certify runs/flight/model.safetensors --blocks u=u1,u2,u3,u4
   greatcircle fit --help"""
 
 WRONG_USE, INTERRUPTED, NOBODY_READS = 2, 130, 141

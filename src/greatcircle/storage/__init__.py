@@ -51,8 +51,8 @@ def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
 def load(path: str | PathLike[str]) -> LipschitzRegressor | LipschitzClassifier:
     """Read the estimator that `save` wrote.
 
-    It predicts bit for bit like the saved one. Its certificate has been computed anew, and agrees
-    with the one in the file.
+    It predicts bit for bit like the saved one. Its certificate has been verified
+    for the weights and the scaling in the file.
 
     Parameters
     ----------

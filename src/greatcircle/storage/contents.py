@@ -5,8 +5,8 @@ granted because the checksum was right, for anyone can compute a checksum.
 """
 
 import json
-import math
 import reprlib
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -15,6 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 import greatcircle
 from greatcircle.activations import ACTIVATIONS
+from greatcircle.certificate.proof import verify
+from greatcircle.certificate.stack import stack
 from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 from greatcircle.network import Network
 from greatcircle.precision import FLOATS
@@ -62,11 +64,18 @@ def describe(model: Any) -> tuple[Tensors, Texts]:
         tensors[f"scaling.{name}"] = np.asarray(getattr(scaling, name), np.float64)
     tensors |= {f"history.{name}": model.history_[name] for name in Record._fields}
     certificate = model.certificate_
+    tensors |= {f"certificate.{i}": m for i, m in enumerate(certificate.multipliers)}
     texts = {
         "estimator": type(model).__name__,
         "scaling": scaling.name,
         "network": _json(_network(model)),
-        "certificate": _json({"method": certificate.method, "value": encode(certificate.value)}),
+        "certificate": _json(
+            {
+                "method": certificate.method,
+                "value": encode(certificate.value),
+                "margin": encode(certificate.margin),
+            }
+        ),
         "parameters": _json(_parameters(model)),
         "fit": _json(_fit(model)),
         "versions": _json(
@@ -111,9 +120,9 @@ def _rebuilt(tensors: Tensors, texts: Texts) -> Model:
     _set_fit(model, texts)
     if isinstance(model, LipschitzClassifier):
         _set_classes(model, tensors, texts)
+    _set_certificate(model, tensors, texts)
     if tensors:
         raise ValueError(f"it has arrays that belong to no model: {', '.join(sorted(tensors)[:5])}")
-    _check_certificate(model, texts)
     return model
 
 
@@ -366,16 +375,23 @@ def _checked_labels(texts: Texts) -> np.ndarray:
     return np.array(labels, dtype=f"U{width}")
 
 
-def _check_certificate(model: Model, texts: Texts) -> None:
-    """The bound is what a user trusts: it is computed anew, and not read."""
+def _set_certificate(model: Model, tensors: Tensors, texts: Texts) -> None:
+    """The bound is what a user trusts: its proof is checked before anyone reads it."""
     stored = _section(texts, "certificate")
     method, value = _entry(stored, "method", str), _float(stored, "value")
+    margin = _float(stored, "margin")
+    multipliers = [
+        _array(tensors, f"certificate.{i}", (units,), np.float64)
+        for i, units in enumerate(model.network_.sizes[1:-1])
+    ]
     try:
-        found = model.certificate_
+        of = stack(model)
     except ZeroDivisionError:
         raise ValueError("its scaling is too small for a bound") from None
-    if method != found.method or not math.isclose(value, found.value, rel_tol=SAME):
+    found = replace(of.certificate(value, method, multipliers, of.slopes()), margin=margin)
+    if method != "tight" or not 0 <= margin < 1 or not verify(found, model):
         raise ValueError(
-            f"its certificate says {value!r} ({method[:40]}), and its weights and scaling give "
-            f"{found.value!r} ({found.method}): do not trust this file"
+            f"its certificate says {value!r} ({method[:40]}), and its numbers do not prove that "
+            "for its weights and scaling: do not trust this file"
         )
+    model._certified = model.weights_, found
