@@ -324,9 +324,11 @@ class LipschitzEstimator(ABC, BaseEstimator):
         With `scaling="paper"` it holds for ‖x‖ ≥ 1. For a classifier the outputs are logits.
         """
         check_is_fitted(self)
-        if getattr(self, "_certified", (None,))[0] is not self.weights_:
-            self._certified = self.weights_, certificate.tight(self)
-        return self._certified[1]
+        of = self.weights_, self.scaling_, self.network_
+        known = getattr(self, "_certified", None)
+        if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
+            known = self._certified = of, certificate.tight(self)
+        return known[1]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a .safetensors file; `greatcircle.load` reads it.

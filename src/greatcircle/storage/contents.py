@@ -65,6 +65,7 @@ def describe(model: Any) -> tuple[Tensors, Texts]:
     tensors |= {f"history.{name}": model.history_[name] for name in Record._fields}
     certificate = model.certificate_
     tensors |= {f"certificate.{i}": m for i, m in enumerate(certificate.multipliers)}
+    tensors["certificate.scale"] = certificate.scale
     texts = {
         "estimator": type(model).__name__,
         "scaling": scaling.name,
@@ -74,6 +75,7 @@ def describe(model: Any) -> tuple[Tensors, Texts]:
                 "method": certificate.method,
                 "value": encode(certificate.value),
                 "margin": encode(certificate.margin),
+                "gain": encode(certificate.gain),
             }
         ),
         "parameters": _json(_parameters(model)),
@@ -379,7 +381,7 @@ def _set_certificate(model: Model, tensors: Tensors, texts: Texts) -> None:
     """The bound is what a user trusts: its proof is checked before anyone reads it."""
     stored = _section(texts, "certificate")
     method, value = _entry(stored, "method", str), _float(stored, "value")
-    margin = _float(stored, "margin")
+    margin, gain = _float(stored, "margin"), _float(stored, "gain")
     multipliers = [
         _array(tensors, f"certificate.{i}", (units,), np.float64)
         for i, units in enumerate(model.network_.sizes[1:-1])
@@ -388,10 +390,12 @@ def _set_certificate(model: Model, tensors: Tensors, texts: Texts) -> None:
         of = stack(model)
     except ZeroDivisionError:
         raise ValueError("its scaling is too small for a bound") from None
+    scale = _array(tensors, "certificate.scale", of.scale.shape, np.float64)
     found = replace(of.certificate(value, method, multipliers, of.slopes()), margin=margin)
-    if method != "tight" or not 0 <= margin < 1 or not verify(found, model):
+    right = method == "tight" and 0 <= margin < 1 and gain == found.gain
+    if not (right and np.array_equal(scale, found.scale) and verify(found, model)):
         raise ValueError(
             f"its certificate says {value!r} ({method[:40]}), and its numbers do not prove that "
             "for its weights and scaling: do not trust this file"
         )
-    model._certified = model.weights_, found
+    model._certified = (model.weights_, model.scaling_, model.network_), found
