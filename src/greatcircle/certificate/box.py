@@ -102,7 +102,9 @@ def _middle(low: np.ndarray, high: np.ndarray, wider: float) -> tuple[np.ndarray
     """Middle and radius of intervals, a little wider than they are; infinite ones about zero."""
     bounded = np.isfinite(low) & np.isfinite(high)
     middle = np.where(bounded, (low + high) / 2, 0.0)
-    return middle, np.where(bounded, (high - low) / 2 + wider * (np.abs(low) + np.abs(high)), np.inf)
+    return middle, np.where(
+        bounded, (high - low) / 2 + wider * (np.abs(low) + np.abs(high)), np.inf
+    )
 
 
 def _slopes_between(rule: _Rule, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -224,9 +224,7 @@ class Program:
         return H
 
 
-def start(
-    matrices: Sequence[np.ndarray], slopes: Sequence[np.ndarray]
-) -> tuple[np.ndarray, float]:
+def start(matrices: Sequence[np.ndarray], slopes: Sequence[np.ndarray]) -> tuple[np.ndarray, float]:
     """Multiples of the identity with M ≻ 0, for any slopes: `closed_form.recursion` made general.
 
     With s = max |α + β|/2, q = max(−αβ, 0) and μ = λ_max(A Y⁻¹ Aᵀ), half of 1 / (μ(s² + q)) is

@@ -54,9 +54,7 @@ def exact(
     return finished(of, "exact", layered(units, before, found), value, slopes)
 
 
-def _inwards(
-    program: Program, found: np.ndarray, inside: np.ndarray
-) -> tuple[np.ndarray, float]:
+def _inwards(program: Program, found: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, float]:
     """The least bound on the way from the solver's multipliers to some that surely prove one."""
     shares = np.append(np.logspace(-12, -1, 23), 1.0)
     mixed = [(1 - share) * np.maximum(found, 0.0) + share * inside for share in shares]
