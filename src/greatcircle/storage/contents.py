@@ -371,7 +371,7 @@ def _check_certificate(model: Model, texts: Texts) -> None:
     method, value = _entry(stored, "method", str), _float(stored, "value")
     try:
         found = model.certificate_
-    except ZeroDivisionError:
+    except ArithmeticError:
         raise ValueError("its scaling is too small for a bound") from None
     if method != found.method or not math.isclose(value, found.value, rel_tol=SAME):
         raise ValueError(
