@@ -40,6 +40,7 @@ NOT_PROVOKED = {
     "greatcircle.datasets.download:fetch": "needs the network; tests/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "needs a recording; tests/test_datasets.py",
     "greatcircle.callbacks:_summary_writer": "needs no tensorboardX; tests/test_callbacks.py",
+    "greatcircle.certificate.sdp:_solved": "needs no clarabel; tests/test_certificate.py",
     "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/test_sweep.py",
     "greatcircle.experiments.sweep:Store.writer": "needs two sweeps at once; tests/test_sweep.py",
     "greatcircle.experiments.sweep:_on_cluster": "needs a machine without dask",
@@ -167,6 +168,7 @@ def scene(folder: Path) -> dict[str, Any]:
     problem = greatcircle.Problem(network, X, y[:, None])
     names |= {"model": model, "classifier": classifier, "network": network, "problem": problem}
     names |= {"weights": network.initial_weights(0), "Mine": Mine, "Cube": Cube}
+    names["paper"] = greatcircle.Scaling.fit("paper", X, y[:, None])
     names |= {"interrupt": interrupt, "Own": Own, "changed": changed}
     tanh = greatcircle.activations.declare(jnp.tanh, (0, 1))
     names["tanh"] = greatcircle.Network((3, 3, 1), tanh, bias=True)

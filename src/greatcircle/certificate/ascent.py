@@ -118,8 +118,8 @@ def lower(
         norms = _norms(f, y)
         steepest = np.argsort(-norms)[: (starts + 1) // 2]
         y = np.vstack([y[steepest], y[len(y) - starts // 2 :]])
-        v = jnp.asarray(rng.standard_normal(y.shape))
-        ends = _ascended(f, jnp.asarray(y), v, jax.random.key(seed))
+        ways = jnp.asarray(rng.standard_normal((len(y) + STEPS, y.shape[1])))
+        ends = _ascended(f, jnp.asarray(y), ways)
         y = np.vstack([y, ends])
         norms = _norms(f, y)
     best = int(np.argmax(norms))
@@ -209,8 +209,8 @@ def _grams(f: _Function, y: Array) -> tuple[Array, Array]:
 
 
 @partial(jax.jit, compiler_options=optimised(0))
-def _ascended(f: _Function, y: Array, v: Array, key: Array) -> Array:
-    """Where each start led."""
+def _ascended(f: _Function, y: Array, ways: Array) -> Array:
+    """Where each start led; `ways` are random directions to try."""
     rows = len(y)
     radius = jnp.maximum(jnp.linalg.norm(y, axis=1, keepdims=True), 1e-3)
 
@@ -229,13 +229,13 @@ def _ascended(f: _Function, y: Array, v: Array, key: Array) -> Array:
         rise = ends.outputs[:rows] - ends.outputs[rows:]
         pulled = f.pull(ends, jnp.concatenate([rise, rise]))
         uphill = pulled[:rows] - pulled[rows:]
-        anywhere = jax.random.normal(jax.random.fold_in(key, k), y.shape)
+        anywhere = jax.lax.dynamic_slice_in_dim(ways, k, rows)
         there = jnp.concatenate([y, y + width * _unit(uphill), y + width * _unit(anywhere)])
         slopes, turns = turned(there, jnp.tile(v, (3, 1)))
         best = rows * jnp.argmax(slopes.reshape(3, rows), axis=0) + jnp.arange(rows)
         return there[best], turns[best]
 
-    v = jax.lax.fori_loop(0, TURNS, lambda _, v: turned(y, v)[1], v)
+    v = jax.lax.fori_loop(0, TURNS, lambda _, v: turned(y, v)[1], ways[:rows])
     return jax.lax.fori_loop(0, STEPS, step, (y, v))[0]
 
 

@@ -2,9 +2,10 @@
 
 Multipliers that are exactly good enough make a matrix M with an eigenvalue zero, which no
 computation in floating point can tell from a negative one. So a little room is made. Where αβ ≤ 0,
-multipliers λ_i / (1 + δ)^{2i} prove the value L (1 + δ)^l even for weights 1 + δ times as large, and
-for the weights as they are they prove it with room to spare, δ/(1 + δ) times the diagonal of M.
-Else the value alone grows by 1 + δ, and the room is δ/(1 + δ) times M without its last block.
+multipliers λ_i / (1 + δ)^{2i} prove the value L (1 + δ)^l even for weights 1 + δ times as large.
+For the weights as they are they prove it with room to spare, δ/(1 + δ) times the diagonal of M.
+Else the value alone grows by 1 + δ, and the room is δ/(1 + δ) times M without its off-diagonal
+block of the outputs.
 """
 
 import math

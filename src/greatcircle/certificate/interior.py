@@ -4,7 +4,7 @@ Minimise L² over λ ≥ 0 subject to M(λ, L²) ⪰ 0 (`proof.py`): a semidefin
 M depends on each multiplier through two vectors only: ∂M/∂λ_k = ½(p qᵀ + q pᵀ), where p = v − αu
 and q = v − βu, with v the unit vector of unit k and u its row of the weights. So the equations for
 the step of a primal-dual method (Helmberg et al. 1996; Mehrotra's corrector) are products of a few
-small matrices, entry by entry, and twenty to thirty iterations reach the optimum to eight digits.
+small matrices, entry by entry, and ten to forty iterations bring L² within 1e-7 of the optimum.
 
 Every iterate has M ≻ 0, so wherever the method ends, what it has is a bound.
 """
@@ -107,7 +107,8 @@ def layered(
 ) -> list[np.ndarray]:
     """Multipliers of normalised layers as those of the layers themselves."""
     layers = np.split(multipliers, np.cumsum([len(a) for a in units[:-1]])[:-1])
-    return [m / b**2 for m, b in zip(layers, before[:-1], strict=True)]
+    with np.errstate(over="ignore"):  # what is no number proves nothing, and `finished` says so
+        return [m / b / b for m, b in zip(layers, before[:-1], strict=True)]
 
 
 def with_linear_units(

@@ -53,7 +53,7 @@ def local(
     >>> from greatcircle import certificate
     >>> weights = [[[1.0, -1.0]], [[1.0], [-2.0]]]
     >>> [round(certificate.local(weights, [low], [1]).value, 3) for low in (-1, 0.5)]
-    [2.0, 1.0]
+    [3.0, 1.0]
     """
     if getattr(getattr(weights, "scaling_", None), "name", "") == "paper":
         raise ValueError(
@@ -74,7 +74,7 @@ def local(
     if name in RULES and of.activation is ACTIVATIONS.get(name):
         # An input of scale zero does not matter, and zero times infinity is no number.
         ends = [np.where(of.scale == 0, of.shift, c) for c in corners]
-        box = Box(*ends, of.shift, of.scale, name)
+        box = Box(ends[0], ends[1], of.shift, of.scale, name)
         slopes = tuple(slopes_in_box(box, [w.T for w in of.weights], of.biases))
         of = replace(of, holds=of.holds.replace("everywhere", "in a box", 1))
     try:

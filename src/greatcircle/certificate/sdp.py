@@ -8,6 +8,7 @@ as a proof needs.
 """
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def _inwards(program: Program, found: np.ndarray, inside: np.ndarray) -> tuple[n
 def _solved(program: Program) -> np.ndarray:
     """The multipliers that Clarabel finds."""
     try:
-        import clarabel
+        clarabel: Any = import_module("clarabel")
     except ImportError:
         raise ImportError(
             "certificate.exact needs the package clarabel: pip install 'greatcircle[sdp]', or use "

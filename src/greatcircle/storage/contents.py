@@ -388,7 +388,7 @@ def _set_certificate(model: Model, tensors: Tensors, texts: Texts) -> None:
     ]
     try:
         of = stack(model)
-    except ZeroDivisionError:
+    except ArithmeticError:
         raise ValueError("its scaling is too small for a bound") from None
     scale = _array(tensors, "certificate.scale", of.scale.shape, np.float64)
     found = replace(of.certificate(value, method, multipliers, of.slopes()), margin=margin)
