@@ -38,11 +38,14 @@ def recertified(model: Certificate, parameters: Parameters) -> float:
         )
         if certificate.verify(tried, parameters.matrices, parameters.biases):
             return tried.value
-    found = _found(model, parameters)
+    # The multipliers may not fit the rounded numbers, and others may.
+    found, allowed = _found(model, parameters), model.value * (1 + model.margin)
+    if found <= allowed:
+        return max(found, model.value)
     raise ValueError(
-        f"the numbers rounded to {parameters.scale.dtype.name} have the bound {found:.9g}, and the "
-        f"model's certificate allows {model.value:.9g} · (1 + {model.margin:.3g}) = "
-        f"{model.value * (1 + model.margin):.9g}; nothing was written: try dtype='float64'"
+        f"the numbers of the file, in {parameters.scale.dtype.name}, have the bound {found:.9g}, "
+        f"and the model's certificate allows {model.value:.9g} · (1 + {model.margin:.3g}) = "
+        f"{allowed:.9g}; nothing was written: use dtype='float64', or fit the model again"
     )
 
 
@@ -61,8 +64,10 @@ def _slopes(model: Certificate, parameters: Parameters) -> tuple[np.ndarray, ...
 
 
 def _found(model: Certificate, parameters: Parameters) -> float:
-    """A bound of the rounded numbers, for the message."""
+    """The best bound of the rounded numbers."""
     matrices = [w.astype(np.float64) for w in parameters.matrices]
     matrices[0] = _scale(model, parameters)[:, None] * matrices[0]
     matrices[-1] = matrices[-1] * float(parameters.gain)
-    return certificate.tight(matrices, activation=parameters.activation).value
+    name = parameters.activation
+    # The rounded slope of `leaky_relu` is among those of `relu`.
+    return certificate.tight(matrices, activation="relu" if name == "leaky_relu" else name).value

@@ -105,7 +105,7 @@ def numbers(
     units: Mapping[str, str] | None = None,
 ) -> Numbers:
     """The numbers of a fitted model, rounded and certified anew; parameters as for `export`."""
-    if not hasattr(model, "certificate_") and not hasattr(type(model), "certificate_"):
+    if not hasattr(type(model), "certificate_"):
         raise TypeError(
             f"model is a {type(model).__name__}; expected a fitted LipschitzRegressor or "
             "LipschitzClassifier: of a pipeline, export its last step"

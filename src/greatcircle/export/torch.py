@@ -64,7 +64,8 @@ def _activation(z):
 
     def jacobian(self, x):
         """Derivatives (rows, {of.sizes[-1]}, {of.sizes[0]}) for rows x."""
-        return torch.func.vmap(torch.func.jacfwd(self.forward))(x)
+        found = torch.func.vmap(torch.func.jacrev(self.forward))(x)
+        return found + (0 * x).sum(dim=-1)[:, None, None]  # zero, or NaN
 '''
     return {path: source.encode("utf-8")}
 
