@@ -66,7 +66,7 @@ def _case(activation, scaling, bias, hidden) -> Case:
 
 
 def inputs(model, dtype, rows=10_000) -> np.ndarray:
-    """Ordinary rows first, one half, then extreme ones: to 1e6 in scaled units, zeros, denormals."""
+    """One half ordinary rows, then extreme ones: to 1e6 in scaled units, zeros, denormals."""
     rng = np.random.default_rng(1)
     n = model.n_features_in_
     unit = rng.standard_normal((rows, n)) / np.sqrt(n)
@@ -178,7 +178,7 @@ def broken(x: np.ndarray) -> np.ndarray:
     """Rows with one number that is not finite."""
     x = np.repeat(x[:1], 3 * x.shape[1], axis=0)
     for i, bad in enumerate((np.nan, np.inf, -np.inf)):
-        x[i :: 3][np.arange(x.shape[1]), np.arange(x.shape[1])] = bad
+        x[i::3][np.arange(x.shape[1]), np.arange(x.shape[1])] = bad
     return x
 
 
@@ -225,8 +225,8 @@ class C:
         run([*command, source, driver, "-o", library, "-lm"])
         self.library = ctypes.CDLL(str(library))
         self.name = name
-        self.dtype = np.float32 if "typedef float" in source.with_suffix(".h").read_text() else (
-            np.float64
+        self.dtype = (
+            np.float32 if "typedef float" in source.with_suffix(".h").read_text() else (np.float64)
         )
 
     def __call__(self, x: np.ndarray, outputs: int, jacobian: bool = False):

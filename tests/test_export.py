@@ -9,6 +9,7 @@ import pytest
 
 from exported import case, imported
 from greatcircle import LipschitzRegressor, certificate, cli, load
+from greatcircle.cli import export as cli_export
 from greatcircle.datasets import ground_effect
 from greatcircle.export import FORMATS, export, numbers, standalone
 from greatcircle.export.numbers import checked_name
@@ -41,7 +42,7 @@ def test_a_bound_beyond_the_certificate_is_not_written(to, file, tmp_path):
     model = case().model
     low = replace(model.certificate_, value=0.99 * model.certificate_.value)
     model._certified = (model.weights_, low)
-    with pytest.raises(ValueError, match="nothing was written"):
+    with pytest.raises(ValueError, match="nothing was written: fit the model again"):
         model.export(tmp_path / file, to=to)
     assert not list(tmp_path.iterdir())
 
@@ -74,6 +75,10 @@ def test_files_are_written_at_once(to, file, tmp_path):
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
 
 
+def test_the_command_knows_the_formats():
+    assert cli_export.SUFFIXES == FORMATS
+
+
 def test_the_ending_says_the_format(tmp_path):
     model = case().model
     assert [p.suffix for p in model.export(tmp_path / "a.c")] == [".h", ".c"]
@@ -91,7 +96,13 @@ def test_the_ending_says_the_format(tmp_path):
 
 @pytest.mark.parametrize(
     ("stem", "name"),
-    [("net", "net"), ("3 nets", "model_3_nets"), ("int", "model_int"), ("δ", "model"), ("_", "model")],
+    [
+        ("net", "net"),
+        ("3 nets", "model_3_nets"),
+        ("int", "model_int"),
+        ("δ", "model"),
+        ("_", "model"),
+    ],
 )
 def test_names_from_files(stem, name):
     assert checked_name(None, stem) == name

@@ -41,8 +41,8 @@ def test_gcc_gives_what_numpy_does(activation, scaling, dtype, tmp_path):
         assert np.all(np.isnan(found))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("scaling", ["standard", "max", "paper"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scaling", ["standard", "paper"])
 def test_clang_gives_the_same(scaling, dtype, tmp_path):
     of = case("elu", scaling)
     of.model.export(tmp_path / "net.c", dtype=dtype)

@@ -19,6 +19,7 @@ from exported import (
     program,
     run,
 )
+from small import thinned
 
 DTYPES = ("float64", "float32")
 
@@ -99,8 +100,8 @@ def test_casadis_own_c(compiler, tmp_path, monkeypatch):
     assert np.all(np.isnan(np.array(compiled(broken(x)[0]))))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("activation", "scaling"), CASES)
+@pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("activation", "scaling"), thinned([c.values for c in CASES], 8))
 def test_a_torch_file(activation, scaling, dtype, tmp_path):
     torch = pytest.importorskip("torch")
     of = case(activation, scaling)

@@ -50,7 +50,9 @@ def run(options: argparse.Namespace) -> int:
             f"there is no file at {options.model}; expected a model that `greatcircle fit` wrote"
         )
     units = _units(options.units)
-    path = options.out or options.model.with_suffix(SUFFIXES[options.to])
+    path: Path = options.out
+    if path is None:
+        path = options.model.with_suffix(SUFFIXES[options.to])
     output.check_writable(path.parent)
     from greatcircle import storage
 

@@ -355,9 +355,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         """
         from greatcircle.export import export  # which needs the certificates first
 
-        return export(
-            self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units
-        )
+        return export(self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "history_")

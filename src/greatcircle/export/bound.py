@@ -42,10 +42,11 @@ def recertified(model: Certificate, parameters: Parameters) -> float:
     found, allowed = _found(model, parameters), model.value * (1 + model.margin)
     if found <= allowed:
         return max(found, model.value)
+    kind = parameters.scale.dtype.name
     raise ValueError(
-        f"the numbers of the file, in {parameters.scale.dtype.name}, have the bound {found:.9g}, "
-        f"and the model's certificate allows {model.value:.9g} · (1 + {model.margin:.3g}) = "
-        f"{allowed:.9g}; nothing was written: use dtype='float64', or fit the model again"
+        f"the numbers of the file, in {kind}, have the bound {found:.9g}, and the model's "
+        f"certificate allows {model.value:.9g} · (1 + {model.margin:.3g}) = {allowed:.9g}; nothing "
+        f"was written: {'use dtype=float64' if kind == 'float32' else 'fit the model again'}"
     )
 
 

@@ -181,7 +181,7 @@ def _tables(of: Numbers) -> str:
         parts.append(_matrix(f"w{i}", w))
         if of.bias:
             parts.append(_vector(f"b{i}", b))
-    parts.append(f"static const real gain = {_literal(p.gain[()])};\n")
+    parts.append(f"static const real gain = {_literal(p.gain.reshape(1)[0])};\n")
     if np.any(p.target_shift):
         parts.append(_vector("target_shift", p.target_shift))
     return "\n".join(parts)
@@ -262,7 +262,7 @@ static int prepare(const real x[{n}], real h[{n}], real *size)
 
 
 def _layer(i: int, n: int, m: int) -> str:
-    """z += h W in blocks of columns whose sums stay in registers, at any level of optimisation."""
+    """Add h W to z, in blocks of columns whose sums stay in registers even at -O2."""
     parts, first, width = [], 0, BLOCK
     while first < m:
         count = (m - first) // width

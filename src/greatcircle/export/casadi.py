@@ -53,7 +53,7 @@ def function(of: Numbers) -> Any:
 
 
 def _normalised(casadi: Any, x: Any) -> Any:
-    """x / ‖x‖; zero stays zero, and no square overflows or vanishes."""
+    """The input divided by its norm; zero stays zero, and no square overflows or vanishes."""
     largest = casadi.mmax(casadi.fabs(x))
     largest = casadi.if_else(largest > 0, largest, 1.0)
     unit = x / largest

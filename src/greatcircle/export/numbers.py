@@ -25,14 +25,14 @@ from greatcircle.export.bound import recertified
 from greatcircle.export.standalone import Parameters
 from greatcircle.precision import checked_dtype
 
-RESERVED = frozenset(
-    "alignas alignof and asm auto bool break case catch char class compl concept const constexpr "
-    "continue default delete do double else enum explicit export extern false float for friend "
-    "goto if inline int long mutable namespace new not operator or private protected public "
-    "register requires restrict return short signed sizeof static struct switch template this "
-    "throw true try typedef typeid typename union unsigned using virtual void volatile while xor"
-    .split()
-)  # fmt: skip
+RESERVED = (
+    "alignas alignof and asm auto bool break case catch char class compl concept const "
+    "constexpr continue default delete do double else enum explicit export extern false float "
+    "for friend goto if inline int long mutable namespace new not operator or private "
+    "protected public register requires restrict return short signed sizeof static struct "
+    "switch template this throw true try typedef typeid typename union unsigned using virtual "
+    "void volatile while xor "
+)
 """Words that name nothing in C and C++."""
 
 
@@ -168,7 +168,7 @@ def checked_name(name: Any, stem: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    taken = name in RESERVED or keyword.iskeyword(name)
+    taken = name in RESERVED.split() or keyword.iskeyword(name)
     return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,49}", name) is not None and not taken
 
 
@@ -195,8 +195,10 @@ class _Rounding:
 
 def _features(model: Any) -> tuple[str, ...]:
     names = getattr(model, "feature_names_in_", None)
-    return tuple(f"x{i}" for i in range(model.n_features_in_)) if names is None else tuple(
-        str(name) for name in names
+    return (
+        tuple(f"x{i}" for i in range(model.n_features_in_))
+        if names is None
+        else tuple(str(name) for name in names)
     )
 
 

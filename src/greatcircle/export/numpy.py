@@ -27,13 +27,23 @@ PARAMETERS = Parameters(
     rest=np.array({numbers_of(p.rest)}, _TYPE),
     scale=np.array({numbers_of(p.scale)}, _TYPE),
     normalise={p.normalise},
-    matrices=({"".join(f"""
-        np.array({numbers_of(w)}, _TYPE),""" for w in p.matrices)}
+    matrices=({
+        "".join(
+            f"""
+        np.array({numbers_of(w)}, _TYPE),"""
+            for w in p.matrices
+        )
+    }
     ),
-    biases=({"".join(f"""
-        np.array({numbers_of(b)}, _TYPE),""" for b in p.biases)}
+    biases=({
+        "".join(
+            f"""
+        np.array({numbers_of(b)}, _TYPE),"""
+            for b in p.biases
+        )
+    }
     ),
-    gain=np.array({literal(p.gain[()])}, _TYPE),
+    gain=np.array({literal(p.gain.reshape(1)[0])}, _TYPE),
     target_shift=np.array({numbers_of(p.target_shift)}, _TYPE),
     activation="{p.activation}",
 )
@@ -99,6 +109,6 @@ MODEL_SHA256 = "{of.certificate.digest}"
 def numbers_of(array: np.ndarray) -> str:
     """Nested lists, exact."""
     if array.ndim == 0:
-        return literal(array[()])
+        return literal(array.reshape(1)[0])
     separator = ",\n         " if array.ndim > 1 else ", "
     return "[" + separator.join(numbers_of(row) for row in array) + "]"

@@ -129,7 +129,7 @@ def _layers(g: _Graph, of: Numbers, jacobian: bool) -> tuple[str, str]:
 
 
 def _normalised(g: _Graph) -> tuple[str, str]:
-    """x / ‖x‖ and ‖x‖; zero stays zero, and no square overflows or vanishes."""
+    """Rows divided by their norms, and these; zero stays zero, and no square overflows."""
     zero, one = g.constant(0.0), g.constant(1.0)
     largest = g.node("ReduceMax", g.node("Abs", "x"), axes=[1], keepdims=1)
     safe = g.node("Where", g.node("Greater", largest, zero), largest, one)
@@ -160,7 +160,7 @@ SMOOTH = ("abs", "tanh", "softsign", "sin", "arctan", "identity")
 
 
 def _arctan(g: _Graph, z: str) -> str:
-    """In double precision one step more: arctan z = t + arctan((z cos t − sin t)/(cos t + z sin t))."""
+    """In double precision with t from the single one: t + (z cos t − sin t)/(cos t + z sin t)."""
     if not g.is_double:
         return g.node("Atan", z)
     near = g.as_own(g.node("Atan", g.as_single(z)))

@@ -55,7 +55,7 @@ def values(p: Parameters, x: np.ndarray) -> np.ndarray:
         for w, b in zip(p.matrices[:-1], p.biases[:-1], strict=True):
             h = ACTIVATIONS[p.activation][0](h @ w + b)
         y = (h @ p.matrices[-1] + p.biases[-1]) * p.gain + p.target_shift
-        return np.where(np.isfinite(x).all(axis=1)[:, None], y, np.nan)
+        return np.where(np.all(np.isfinite(x), axis=1, keepdims=True), y, np.nan)
 
 
 def jacobians(p: Parameters, x: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ def jacobians(p: Parameters, x: np.ndarray) -> np.ndarray:
     value, slope = ACTIVATIONS[p.activation]
     with np.errstate(all="ignore"):
         h, size = _scaled(p, x)
-        inputs, product = h, np.broadcast_to(np.eye(x.shape[1], dtype=x.dtype), (*h.shape, len(h.T)))
+        inputs, product = h, np.eye(x.shape[1], dtype=x.dtype)[None]
         for w, b in zip(p.matrices[:-1], p.biases[:-1], strict=True):
             z = h @ w + b
             h, product = value(z), (product @ w) * slope(z)[:, None, :]
@@ -73,7 +73,8 @@ def jacobians(p: Parameters, x: np.ndarray) -> np.ndarray:
             found = np.where(size > 0, (found - along * inputs[:, None, :]) / size, 0)
         else:
             found = found * p.scale
-        return np.where(np.isfinite(x).all(axis=1)[:, None, None], found, np.nan)
+        finite = np.all(np.isfinite(x), axis=1, keepdims=True)
+        return np.where(finite[:, :, None], found, np.nan)
 
 
 def _scaled(p: Parameters, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
