@@ -168,7 +168,7 @@ def checked_name(name: Any, stem: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    taken = name in RESERVED.split() or keyword.iskeyword(name)
+    taken = name in RESERVED.split() or keyword.iskeyword(name) or name == "torch"
     return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,49}", name) is not None and not taken
 
 
