@@ -126,7 +126,7 @@ def test_a_numpy_file(activation, scaling, dtype, tmp_path):
     assert y.dtype == jac.dtype == dtype
     assert_near(of, y, x, LIMITS[dtype])
     assert_jacobian(of, jac, x, 100 * LIMITS[dtype])
-    np.testing.assert_allclose(module.evaluate(x[0]), y[0], rtol=1e-6)
+    assert_near(of, module.evaluate(x[0])[None], x[:1], LIMITS[dtype])  # sums in another order
     assert module.jacobian(x[0]).shape == (3, 12)
     assert np.all(np.isnan(module.evaluate(broken(x))))
     assert np.all(np.isnan(module.jacobian(broken(x))))
