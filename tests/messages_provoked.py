@@ -318,6 +318,25 @@ certificate.local(model, {"z": 0}, {"z": 1})
 certificate.local(changed(model, scaling_=paper), [0, 0, 0], [1, 1, 1])
 greatcircle.LipschitzRegresor
 """,
+    "Export": """
+model.export("model")
+model.export("model.py")
+model.export("model.cpp", to="c")
+model.export("model.c", to="rust")
+model.export(5)
+model.export("folder/none/model.c")
+model.export("folder.c")
+model.export("model.c", dtype="float16")
+model.export("model.c", name="2 nets")
+model.export("model.c", units=["m"])
+model.export("model.c", units={"z": "m"})
+model.export("model.casadi", dtype="float32")
+changed(model, network_=tanh).export("model.c")
+changed(model, scaling_=replace(model.scaling_, divisor=1e-60)).export("model.c", dtype="float32")
+changed(model, scaling_=replace(model.scaling_, factor=model.scaling_.factor / 2)).export("model.c")
+LipschitzRegressor().export("model.c")
+greatcircle.export.export(make_pipeline(StandardScaler(), model), "model.c")
+""",
     "Tables": """
 files.read("missing.csv", targets="fz")
 files.read("flight.csv", targets=["fz", "fx"])
@@ -397,6 +416,17 @@ $ greatcircle predict model.safetensors flight.csv
 $ greatcircle predict model.safetensors flight.csv --out predictions.xlsx
 $ greatcircle predict model.safetensors flight.csv --out notes.txt/predictions.csv
 $ greatcircle predict runs/late/model.safetensors words.csv
+""",
+    "greatcircle export": """
+$ greatcircle export
+$ greatcircle export model.safetensors
+$ greatcircle export model.safetensors --to rust
+$ greatcircle export missing.safetensors --to c
+$ greatcircle export flight.csv --to c
+$ greatcircle export model.safetensors --out model.py
+$ greatcircle export model.safetensors --to c --units z
+$ greatcircle export model.safetensors --to c --units z=m
+$ greatcircle export model.safetensors --to c --out notes.txt/model.c
 """,
     "greatcircle reproduce": """
 $ greatcircle reproduce

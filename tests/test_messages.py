@@ -39,6 +39,7 @@ NOT_PROVOKED = {
     "greatcircle.report.page:TableBlock.__post_init__": "only reports make one, with whole rows",
     "greatcircle.datasets.download:fetch": "needs the network; tests/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "needs a recording; tests/test_datasets.py",
+    "greatcircle.export.extra:needed": "needs a machine without onnx; tests/test_export.py",
     "greatcircle.callbacks:_summary_writer": "needs no tensorboardX; tests/test_callbacks.py",
     "greatcircle.certificate.sdp:_solved": "needs no clarabel; tests/test_certificate.py",
     "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/test_sweep.py",
@@ -145,6 +146,8 @@ def scene(folder: Path) -> dict[str, Any]:
     exec(
         "import numpy as np, jax.numpy as jnp, polars as pl\n"
         "import greatcircle\n"
+        "import greatcircle.export\n"
+        "from dataclasses import replace\n"
         "from greatcircle import batches, callbacks, scaling, storage\n"
         "from greatcircle.activations import declare\n"
         "from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander\n"
@@ -222,6 +225,7 @@ def write_tables(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
     (folder / "broken.parquet").write_text("no")
     (folder / "notes.txt").write_text("")
     (folder / "folder").mkdir()
+    (folder / "folder.c").mkdir()
     (folder / "flights").mkdir()
     fields = ("p", "v", "q", "pwm", "fa")
     for wind, cell in (("nowind", "x"), ("35wind", "[1]")):

@@ -19,6 +19,7 @@ COMMANDS = {
     "demo": "train the paper's network by its two methods and by ours",
     "fit": "train a network on your own CSV or Parquet file, with a report",
     "predict": "apply a model that fit has written to new rows",
+    "export": "turn a model into C, ONNX, CasADi, PyTorch or NumPy",
     "reproduce": "rerun the paper's experiments, beside its numbers",
 }
 
@@ -27,6 +28,7 @@ EXAMPLES = """examples:
   greatcircle fit flight.csv --targets fx fy fz --out runs/flight
   greatcircle predict runs/flight/model.safetensors new.csv --out predictions.csv
   greatcircle certify runs/flight/model.safetensors --blocks u=u1,u2,u3,u4
+  greatcircle export runs/flight/model.safetensors --to c --dtype float32 --out force.c
   greatcircle fit --help"""
 
 WRONG_USE, INTERRUPTED, NOBODY_READS = 2, 130, 141
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # As in `greatcircle predict … | head`. Python would complain again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS
-    except (ValueError, OSError) as error:
+    except (ValueError, ImportError, OSError) as error:
         print(f"greatcircle: {error}", file=sys.stderr)
         return WRONG_USE
 

@@ -3,10 +3,11 @@
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -338,6 +339,25 @@ class LipschitzEstimator(ABC, BaseEstimator):
         from greatcircle import storage  # which needs the estimators first
 
         storage.save(self, path)
+
+    def export(
+        self,
+        path: str | PathLike[str],
+        *,
+        to: str | None = None,
+        dtype: str = "float64",
+        name: str | None = None,
+        jacobian: bool = False,
+        units: Mapping[str, str] | None = None,
+    ) -> list[Path]:
+        """Write the fitted model for where it will run: C, ONNX, CasADi, PyTorch or NumPy.
+
+        Scaling included, and with the bound proved for the numbers of the file. A classifier
+        exports its logits. See `greatcircle.export.export`.
+        """
+        from greatcircle.export import export  # which needs the certificates first
+
+        return export(self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "history_")

@@ -1,0 +1,223 @@
+"""A fitted model as plain numbers, with the scaling inside: what every exporter starts from.
+
+    z = ((x − shift) − rest) · scale        or x / ‖x‖ for `scaling="paper"`
+    h = ρ(h W + b)                          for each hidden layer
+    y = (h W + b) · gain + target_shift
+
+All in the precision of the file. The shift is not folded into the first bias: where an input is
+large beside its spread, the difference would be lost to rounding. In single precision `rest` is
+what rounding took from the shift.
+"""
+
+import keyword
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+import greatcircle
+from greatcircle.activations import ACTIVATIONS
+from greatcircle.certificate import Certificate
+from greatcircle.export.bound import recertified
+from greatcircle.export.standalone import Parameters
+from greatcircle.precision import checked_dtype
+
+RESERVED = (
+    "alignas alignof and asm auto bool break case catch char class compl concept const "
+    "constexpr continue default delete do double else enum explicit export extern false float "
+    "for friend goto if inline int long mutable namespace new not operator or private "
+    "protected public register requires restrict return short signed sizeof static struct "
+    "switch template this throw true try typedef typeid typename union unsigned using virtual "
+    "void volatile while xor "
+)
+"""Words that name nothing in C and C++."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a file holds.
+
+    Parameters
+    ----------
+    name
+        What it is called: a name in C and in Python.
+    dtype
+        float32 or float64.
+    parameters
+        What it computes with.
+    bias
+        Whether the biases are more than zeros.
+    features, targets
+        Names of inputs and outputs, in order.
+    units
+        Units of some of them, by name.
+    logits
+        Whether the outputs are a classifier's logits.
+    certificate
+        The model's own.
+    bound
+        The bound that is proved for the numbers of this file.
+    """
+
+    name: str
+    dtype: np.dtype
+    parameters: Parameters
+    bias: bool
+    features: tuple[str, ...]
+    targets: tuple[str, ...]
+    units: dict[str, str]
+    logits: bool
+    certificate: Certificate
+    bound: float
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of inputs, of units in each hidden layer, and of outputs."""
+        return (len(self.features), *(w.shape[1] for w in self.parameters.matrices))
+
+    def facts(self) -> dict[str, Any]:
+        """What the file says of itself."""
+        return {
+            "name": self.name,
+            "written_by": f"greatcircle {greatcircle.__version__}",
+            "inputs": list(self.features),
+            "outputs": list(self.targets),
+            "units": self.units,
+            "outputs_are": "logits" if self.logits else "targets",
+            "sizes": list(self.sizes),
+            "activation": self.parameters.activation,
+            "dtype": self.dtype.name,
+            "lipschitz": self.bound,
+            "lipschitz_holds": self.certificate.holds,
+            "lipschitz_method": self.certificate.method,
+            "model_sha256": self.certificate.digest,
+        }
+
+
+def numbers(
+    model: Any,
+    *,
+    name: str,
+    dtype: Any = "float64",
+    units: Mapping[str, str] | None = None,
+) -> Numbers:
+    """The numbers of a fitted model, rounded and certified anew; parameters as for `export`."""
+    if not hasattr(type(model), "certificate_"):
+        raise TypeError(
+            f"model is a {type(model).__name__}; expected a fitted LipschitzRegressor or "
+            "LipschitzClassifier: of a pipeline, export its last step"
+        )
+    check_is_fitted(model)
+    dtype = checked_dtype(dtype)
+    activation = model.network_.activation
+    if ACTIVATIONS.get(activation.name) is not activation:
+        raise ValueError(
+            f"activation is {activation.name!r}, a function of your own, and an exporter cannot "
+            f"translate code; train with one of {', '.join(ACTIVATIONS)}"
+        )
+    matrices, biases = model.layers()
+    scaling, normalise = model.scaling_, model.scaling_.name == "paper"
+    scale = np.ones(len(matrices[0])) if normalise else 1 / (scaling.spread * scaling.divisor)
+    shift = np.where(scale > 0, scaling.shift, 0.0)  # what does not count cannot overflow either
+    rounded = _Rounding(dtype)
+    first = rounded("the shift of the inputs", shift)
+    parameters = Parameters(
+        shift=first,
+        rest=rounded("the shift of the inputs", shift - first.astype(np.float64)),
+        scale=rounded("the scale of the inputs", scale, factor=True),
+        normalise=normalise,
+        matrices=tuple(rounded("the weights", w) for w in matrices),
+        biases=tuple(
+            rounded("the biases", np.zeros(w.shape[1]) if biases is None else biases[i])
+            for i, w in enumerate(matrices)
+        ),
+        gain=rounded("the scale of the targets", np.asarray(1 / scaling.factor), factor=True),
+        target_shift=rounded("the shift of the targets", scaling.target_shift),
+        activation=activation.name,
+    )
+    certificate = model.certificate_
+    features, targets = _features(model), _targets(model)
+    return Numbers(
+        name=name,
+        dtype=dtype,
+        parameters=parameters,
+        bias=biases is not None,
+        features=features,
+        targets=targets,
+        units=_checked_units(units, (*features, *targets)),
+        logits=hasattr(model, "classes_"),
+        certificate=certificate,
+        bound=recertified(certificate, parameters),
+    )
+
+
+def checked_name(name: Any, stem: str) -> str:
+    """A name that C and Python both take: the given one, or one made of a file's."""
+    if name is None:
+        made = re.sub(r"\W", "_", stem, flags=re.ASCII).strip("_")
+        return made if _is_name(made) else f"model_{made}".rstrip("_")
+    if not isinstance(name, str) or not _is_name(name):
+        raise ValueError(
+            f"name is {name!r}; expected letters, digits and _, beginning with a letter, and no "
+            "word of C, C++ or Python: try 'model'"
+        )
+    return name
+
+
+def _is_name(name: str) -> bool:
+    taken = name in RESERVED.split() or keyword.iskeyword(name) or name == "torch"
+    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,49}", name) is not None and not taken
+
+
+class _Rounding:
+    """To the precision of the file, or an error where it cannot hold a number."""
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self._dtype = dtype
+
+    def __call__(self, what: str, values: Any, *, factor: bool = False) -> np.ndarray:
+        values = np.asarray(values, np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = np.asarray(values, self._dtype)
+        lost = ~np.isfinite(rounded)
+        if factor:  # all digits count, and below this number there are fewer
+            lost |= (values != 0) & (np.abs(rounded) < np.finfo(self._dtype).tiny)
+        if np.any(lost):
+            raise ValueError(
+                f"{what} has the number {values[lost].flat[0]:.6g}, which {self._dtype.name} "
+                "cannot hold; try dtype='float64', or other units of the data"
+            )
+        return rounded
+
+
+def _features(model: Any) -> tuple[str, ...]:
+    names = getattr(model, "feature_names_in_", None)
+    return (
+        tuple(f"x{i}" for i in range(model.n_features_in_))
+        if names is None
+        else tuple(str(name) for name in names)
+    )
+
+
+def _targets(model: Any) -> tuple[str, ...]:
+    outputs = model.network_.sizes[-1]
+    if hasattr(model, "classes_"):  # two classes have the logit of the second
+        return tuple(f"logit_{label}" for label in model.classes_[-outputs:])
+    return tuple(model.target_names_) or tuple(f"y{i}" for i in range(outputs))
+
+
+def _checked_units(units: Any, names: tuple[str, ...]) -> dict[str, str]:
+    if units is None:
+        return {}
+    if not isinstance(units, Mapping) or not all(isinstance(u, str) for u in units.values()):
+        raise ValueError(f"units is {units!r}; expected a dict of names and their units, as text")
+    unknown = [str(name) for name in units if name not in names]
+    if unknown:
+        raise ValueError(
+            f"units has {', '.join(unknown)}; expected some of the inputs and outputs: "
+            f"{', '.join(names)}"
+        )
+    return {name: units[name] for name in names if name in units}

@@ -1,0 +1,190 @@
+"""ONNX: a graph for onnxruntime and every other runtime that reads the format.
+
+Only operators that onnxruntime has in both precisions: where it lacks one in double precision
+(`Softsign`, `Elu`, `Atan`), the graph is made of simpler ones. Rows of any number go in at once.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from greatcircle.export.extra import needed
+from greatcircle.export.numbers import Numbers
+
+OPSET, IR_VERSION = 17, 8
+"""Of 2022, so that older runtimes read the file too."""
+
+
+def files(of: Numbers, path: Path, *, jacobian: bool = False) -> dict[Path, bytes]:
+    """One file; its metadata are what it says of itself."""
+    return {path: model(of, jacobian).SerializeToString()}
+
+
+def model(of: Numbers, jacobian: bool = False) -> Any:
+    """The `onnx.ModelProto`, checked."""
+    onnx = needed("onnx", "onnx")
+    graph = _Graph(onnx, of)
+    y, derivatives = _layers(graph, of, jacobian)
+    graph.node("Identity", y, out="y")
+    rows, helper = "rows", onnx.helper
+    outputs = [helper.make_tensor_value_info("y", graph.kind, [rows, of.sizes[-1]])]
+    if jacobian:
+        graph.node("Identity", derivatives, out="jacobian")
+        shape = [rows, of.sizes[-1], of.sizes[0]]
+        outputs.append(helper.make_tensor_value_info("jacobian", graph.kind, shape))
+    inputs = [helper.make_tensor_value_info("x", graph.kind, [rows, of.sizes[0]])]
+    made = helper.make_model(
+        helper.make_graph(graph.nodes, of.name, inputs, outputs, graph.constants),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="greatcircle",
+        doc_string="A network with a certified Lipschitz bound; the metadata say which.",
+    )
+    facts = of.facts()
+    texts = {key: v if isinstance(v, str) else json.dumps(v) for key, v in facts.items()}
+    helper.set_model_props(made, texts)
+    onnx.checker.check_model(made)
+    return made
+
+
+class _Graph:
+    """Nodes and constants as they come."""
+
+    def __init__(self, onnx: Any, of: Numbers) -> None:
+        self._onnx, self._dtype = onnx, of.dtype
+        self.kind = onnx.helper.np_dtype_to_tensor_dtype(of.dtype)
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def node(self, op: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
+        out = out or f"{op.lower()}_{len(self.nodes)}"
+        self.nodes.append(self._onnx.helper.make_node(op, inputs, [out], **attributes))
+        return out
+
+    def constant(self, value: Any, dtype: Any = None) -> str:
+        name = f"constant_{len(self.constants)}"
+        array = np.asarray(value, self._dtype if dtype is None else dtype)
+        self.constants.append(self._onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def as_single(self, a: str) -> str:
+        return self.node("Cast", a, to=self._onnx.TensorProto.FLOAT)
+
+    def as_own(self, a: str) -> str:
+        return self.node("Cast", a, to=self.kind)
+
+    @property
+    def is_double(self) -> bool:
+        return self._dtype == np.float64
+
+    def unsqueezed(self, a: str, axis: int) -> str:
+        return self.node("Unsqueeze", a, self.constant([axis], np.int64))
+
+    def summed(self, a: str, axis: int) -> str:
+        return self.node("ReduceSum", a, self.constant([axis], np.int64), keepdims=1)
+
+
+def _layers(g: _Graph, of: Numbers, jacobian: bool) -> tuple[str, str]:
+    p = of.parameters
+    size = ""
+    if p.normalise:
+        h, size = _normalised(g)
+    else:
+        h = g.node("Sub", "x", g.constant(p.shift))
+        if np.any(p.rest):
+            h = g.node("Sub", h, g.constant(p.rest))
+        h = g.node("Mul", h, g.constant(p.scale))
+    inputs, slopes = h, []
+    for i, w in enumerate(p.matrices):
+        h = g.node("MatMul", h, g.constant(w))
+        if of.bias:
+            h = g.node("Add", h, g.constant(p.biases[i]))
+        if i < len(p.matrices) - 1:
+            z, h = h, _activation(g, p.activation, h)
+            slopes.append(_slope(g, p.activation, z, h) if jacobian else "")
+    # Zero for a row of finite numbers, otherwise NaN: runtimes may lose a NaN in an activation.
+    guard = g.summed(g.node("Mul", "x", g.constant(0.0)), 1)
+    y = g.node("Add", g.node("Mul", h, g.constant(p.gain)), g.constant(p.target_shift))
+    y = g.node("Add", y, guard)
+    if not jacobian:
+        return y, ""
+    # Backwards, (rows, outputs, units): there are fewer outputs than inputs, as a rule.
+    found = g.constant(p.matrices[-1].T[None] * p.gain)
+    for w, slope in zip(p.matrices[-2::-1], slopes[::-1], strict=True):
+        found = g.node("Mul", found, g.unsqueezed(slope, 1))
+        found = g.node("MatMul", found, g.constant(w.T))
+    if p.normalise:
+        unit = g.unsqueezed(inputs, 1)
+        along = g.summed(g.node("Mul", found, unit), 2)
+        across = g.node("Sub", found, g.node("Mul", along, unit))
+        size = g.unsqueezed(size, 1)
+        there = g.node("Greater", size, g.constant(0.0))
+        safe = g.node("Where", there, size, g.constant(1.0))
+        found = g.node("Where", there, g.node("Div", across, safe), g.constant(0.0))
+    else:
+        found = g.node("Mul", found, g.constant(p.scale))
+    return y, g.node("Add", found, g.unsqueezed(guard, 1))
+
+
+def _normalised(g: _Graph) -> tuple[str, str]:
+    """Rows divided by their norms, and these; zero stays zero, and no square overflows."""
+    zero, one = g.constant(0.0), g.constant(1.0)
+    largest = g.node("ReduceMax", g.node("Abs", "x"), axes=[1], keepdims=1)
+    safe = g.node("Where", g.node("Greater", largest, zero), largest, one)
+    unit = g.node("Div", "x", safe)
+    norm = g.node("Sqrt", g.summed(g.node("Mul", unit, unit), 1))
+    safe = g.node("Where", g.node("Greater", norm, zero), norm, one)
+    return g.node("Div", unit, safe), g.node("Mul", largest, norm)
+
+
+def _activation(g: _Graph, name: str, z: str) -> str:
+    negative = "" if name in SMOOTH else g.node("Less", z, g.constant(0.0))
+    if name == "relu":
+        return g.node("Where", negative, g.constant(0.0), z)
+    if name == "leaky_relu":
+        return g.node("Where", negative, g.node("Mul", z, g.constant(0.01)), z)
+    if name == "elu":
+        below = g.node("Exp", g.node("Min", z, g.constant(0.0)))
+        return g.node("Where", negative, g.node("Sub", below, g.constant(1.0)), z)
+    if name == "softsign":
+        return g.node("Div", z, g.node("Add", g.node("Abs", z), g.constant(1.0)))
+    if name == "arctan":
+        return _arctan(g, z)
+    return g.node({"abs": "Abs", "tanh": "Tanh", "sin": "Sin", "identity": "Identity"}[name], z)
+
+
+SMOOTH = ("abs", "tanh", "softsign", "sin", "arctan", "identity")
+"""Those that are made without a comparison."""
+
+
+def _arctan(g: _Graph, z: str) -> str:
+    """In double precision with t from the single one: t + (z cos t − sin t)/(cos t + z sin t)."""
+    if not g.is_double:
+        return g.node("Atan", z)
+    near = g.as_own(g.node("Atan", g.as_single(z)))
+    sin, cos = g.node("Sin", near), g.node("Cos", near)
+    above = g.node("Sub", g.node("Mul", z, cos), sin)
+    below = g.node("Add", cos, g.node("Mul", z, sin))
+    return g.node("Add", near, g.node("Div", above, below))
+
+
+def _slope(g: _Graph, name: str, z: str, a: str) -> str:
+    """Where a is the activation of z."""
+    if name == "elu":
+        return g.node("Exp", g.node("Min", z, g.constant(0.0)))
+    if name == "sin":
+        return g.node("Cos", z)
+    one = g.constant(1.0)
+    if name in ("relu", "leaky_relu", "abs"):
+        below = g.constant({"relu": 0.0, "leaky_relu": 0.01, "abs": -1.0}[name])
+        return g.node("Where", g.node("Less", z, g.constant(0.0)), below, one)
+    if name == "tanh":
+        return g.node("Sub", one, g.node("Mul", a, a))
+    if name == "softsign":
+        below = g.node("Add", g.node("Abs", z), one)
+        return g.node("Div", one, g.node("Mul", below, below))
+    if name == "arctan":
+        return g.node("Div", one, g.node("Add", g.node("Mul", z, z), one))
+    return g.node("Add", g.node("Mul", z, g.constant(0.0)), one)

@@ -1,0 +1,255 @@
+"""Models to export, inputs to try them on, and the programs that run what was exported."""
+
+import copy
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from greatcircle import LipschitzRegressor, Network
+from greatcircle.activations import ACTIVATIONS
+from greatcircle.datasets import ground_effect
+from greatcircle.scaling import SCALINGS, initialise
+from greatcircle.watch import History
+
+WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion"]
+
+CASES = [
+    pytest.param(a, s, id=f"{a}-{s}", marks=() if s == first else pytest.mark.slow)
+    for a, first in zip(ACTIVATIONS, cycle(SCALINGS), strict=False)
+    for s in SCALINGS
+]
+"""Every activation with every scaling; by default each with one of them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, and what its targets are like."""
+
+    model: LipschitzRegressor
+    target_scale: float
+
+
+def case(activation="relu", scaling="standard", *, bias=True, hidden=None) -> Case:
+    """A network that stands where training begins, with biases; as quick as a file is loaded."""
+    of = _case(activation, scaling, bias, hidden)
+    return Case(copy.copy(of.model), of.target_scale)
+
+
+@cache
+def _case(activation, scaling, bias, hidden) -> Case:
+    table = ground_effect.generate(400)
+    if hidden is None:
+        hidden = (8, 6) if activation == "identity" else (25, 30, 15)
+    network = Network((12, *hidden, 3), activation, bias=bias)
+    rng = np.random.default_rng(7)
+    weights, fitted = initialise(
+        network, table.X, table.y, rng, scaling=scaling, headroom=1.0, dtype=np.float64
+    )
+    if bias:
+        for w in weights:
+            w[-1] = 0.1 * rng.standard_normal(w.shape[1])
+    model = LipschitzRegressor(activation=activation)
+    model.network_, model.weights_, model.scaling_ = network, weights, fitted
+    model.history_, model.n_features_in_, model._single_output = History({}), 12, False
+    model.target_names_ = tuple(table.targets)
+    assert model.certificate_.value > 0  # which copies need not compute again
+    spread = table.y - fitted.target_shift
+    return Case(model, float(np.sqrt(np.mean(np.sum(spread**2, axis=1)))))
+
+
+def inputs(model, dtype, rows=10_000) -> np.ndarray:
+    """One half ordinary rows, then extreme ones: to 1e6 in scaled units, zeros, denormals."""
+    rng = np.random.default_rng(1)
+    n = model.n_features_in_
+    unit = rng.standard_normal((rows, n)) / np.sqrt(n)
+    far = slice(rows // 2, None)
+    unit[far] *= 10 ** rng.uniform(-6, 6, (rows - rows // 2, 1))
+    unit[-100:] = 0.0
+    unit[-200:-100] = 1e6 * np.eye(n)[rng.integers(0, n, 100)] * rng.choice([-1, 1], (100, 1))
+    scaling = model.scaling_
+    x = unit if scaling.name == "paper" else scaling.shift + unit * scaling.spread * scaling.divisor
+    x[-50:] = 0.0
+    x[-30:] = rng.choice([-1, 1, 3], (30, n)) * np.finfo(dtype).smallest_subnormal
+    return x.astype(dtype)
+
+
+def outputs(model, x) -> tuple[np.ndarray, np.ndarray]:
+    """Float64 NumPy on the stored weights; and how near to a kink each row comes, relatively."""
+    x = np.asarray(x, np.float64)
+    scaling, (matrices, biases) = model.scaling_, model.layers()
+    if scaling.name == "paper":
+        largest = np.max(np.abs(x), axis=1, keepdims=True)
+        unit = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
+        norm = np.linalg.norm(unit, axis=1, keepdims=True)
+        h = np.divide(unit, norm, out=np.zeros_like(x), where=norm > 0)
+    else:
+        h = scaling.inputs(x)
+    near = np.full(len(x), np.inf)
+    for i, w in enumerate(matrices):
+        z = h @ np.asarray(w, np.float64)
+        if biases is not None:
+            z = z + biases[i]
+        if i < len(matrices) - 1:
+            near = np.minimum(near, np.min(np.abs(z), axis=1) / (1 + np.max(np.abs(z), axis=1)))
+            h = _activated(model.network_.activation.name, z)
+    return scaling.outputs(z), near
+
+
+def _activated(name, z):
+    return {
+        "relu": lambda: np.maximum(z, 0),
+        "leaky_relu": lambda: np.maximum(z, 0.01 * z),
+        "abs": lambda: np.abs(z),
+        "tanh": lambda: np.tanh(z),
+        "softsign": lambda: z / (1 + np.abs(z)),
+        "sin": lambda: np.sin(z),
+        "arctan": lambda: np.arctan(z),
+        "elu": lambda: np.where(z < 0, np.expm1(np.minimum(z, 0)), z),
+        "identity": lambda: z,
+    }[name]()
+
+
+def errors(found, expected, target_scale) -> np.ndarray:
+    """Of each row, relative to max(‖y‖, target scale)."""
+    size = np.maximum(np.linalg.norm(expected, axis=1), target_scale)
+    return np.linalg.norm(found - expected, axis=1) / size
+
+
+STEEP = ("tanh", "softsign", "sin", "arctan")
+"""Beyond ordinary inputs their outputs stay small while the sums before them grow."""
+
+
+def assert_near(case, found, x, limit) -> float:
+    """Within `limit`, relative to max(‖y‖, target scale); returns the largest error.
+
+    Far from the data a bounded activation sees the difference of large numbers: no arithmetic with
+    rounding unit u can then do better than u · L · ‖x − shift‖, and that much is allowed beyond ten
+    scaled units.
+    """
+    model = case.model
+    expected, _ = outputs(model, x)
+    found = errors(found, expected, case.target_scale)
+    room = np.full(len(x), limit)
+    if model.network_.activation.name in STEEP and model.scaling_.name != "paper":
+        x = np.asarray(x, np.float64)
+        unit = np.finfo(np.float32 if limit > 1e-6 else np.float64).eps
+        size = np.maximum(np.linalg.norm(expected, axis=1), case.target_scale)
+        far = np.linalg.norm(model.scaling_.inputs(x), axis=1) > 10
+        moved = np.linalg.norm(x - model.scaling_.shift, axis=1)
+        room += far * unit * model.certificate_.value * moved / size
+    assert np.all(found <= room), float(np.max(found / room))
+    return float(np.max(found))
+
+
+LIMITS = {"float64": 1e-12, "float32": 1e-5}
+
+
+def assert_jacobian(case, found, x, limit) -> None:
+    """Away from kinks as automatic differentiation has it, relative to the largest entry."""
+    model = case.model
+    activation, scaling = model.network_.activation.name, model.scaling_.name
+    x, found = x[:300], found[:300]
+    _, near = outputs(model, x)
+    keep = np.ones(len(x), bool)
+    if activation in ("relu", "leaky_relu", "abs", "elu"):
+        keep = near > (1e-4 if limit > 1e-6 else 1e-10)
+    assert np.sum(keep) > 200
+    expected = _jacobian(activation, scaling, x.dtype.name)
+    size = np.max(np.abs(expected))
+    assert np.max(np.abs(found[keep] - expected[keep])) <= limit * size
+
+
+@cache
+def _jacobian(activation, scaling, dtype) -> np.ndarray:
+    """Of the first inputs, by automatic differentiation."""
+    model = case(activation, scaling).model
+    return model.jacobian(inputs(model, dtype)[:300].astype(np.float64))
+
+
+def broken(x: np.ndarray) -> np.ndarray:
+    """Rows with one number that is not finite."""
+    x = np.repeat(x[:1], 3 * x.shape[1], axis=0)
+    for i, bad in enumerate((np.nan, np.inf, -np.inf)):
+        x[i::3][np.arange(x.shape[1]), np.arange(x.shape[1])] = bad
+    return x
+
+
+def program(name: str) -> str:
+    """Where it is, or a skip that says so."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not on this machine")
+    return found
+
+
+def run(command, **options) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+DRIVER = """
+#include "{name}.h"
+void run(const {name}_real *x, {name}_real *y, {name}_real *jac, long rows);
+void run(const {name}_real *x, {name}_real *y, {name}_real *jac, long rows)
+{{
+    long i;
+    for (i = 0; i < rows; i++, x += {big}_INPUTS, y += {big}_OUTPUTS) {{
+        if (jac) {{
+            {name}_eval_jac(x, y, jac);
+            jac += {big}_INPUTS * {big}_OUTPUTS;
+        }} else {name}_eval(x, y);
+    }}
+}}
+"""
+
+
+class C:
+    """Exported C, compiled and loaded."""
+
+    def __init__(self, source: Path, compiler: str = "gcc", *flags: str) -> None:
+        name, folder = source.stem, source.parent
+        driver = folder / f"{name}_driver.c"
+        driver.write_text(DRIVER.format(name=name, big=name.upper()))
+        library = folder / f"{name}_{Path(compiler).name}_{len(list(folder.iterdir()))}.so"
+        define = f"-D{name.upper()}_SELF_TEST"
+        command = [program(compiler), *WARNINGS, "-O2", *flags, "-shared", "-fPIC", define]
+        run([*command, source, driver, "-o", library, "-lm"])
+        self.library = ctypes.CDLL(str(library))
+        self.name = name
+        self.dtype = (
+            np.float32 if "typedef float" in source.with_suffix(".h").read_text() else (np.float64)
+        )
+
+    def __call__(self, x: np.ndarray, outputs: int, jacobian: bool = False):
+        x = np.ascontiguousarray(x, self.dtype)
+        y = np.full((len(x), outputs), 7, self.dtype)
+        jac = np.full((len(x), outputs, x.shape[1]), 7, self.dtype)
+        at = [ctypes.c_void_p(a.ctypes.data) for a in (x, y, jac)]
+        self.library.run(at[0], at[1], at[2] if jacobian else None, ctypes.c_long(len(x)))
+        return (y, jac) if jacobian else y
+
+    def names(self, kind: str, count: int) -> list[str]:
+        found = (ctypes.c_char_p * count).in_dll(self.library, f"{self.name}_{kind}_names")
+        return [name.decode() for name in found]
+
+    def self_test(self) -> int:
+        return getattr(self.library, f"{self.name}_self_test")()
+
+
+def imported(path: Path):
+    """A Python file as a module."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

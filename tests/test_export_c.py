@@ -1,0 +1,271 @@
+"""The exported C in the hands of real compilers."""
+
+import os
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from exported import (
+    CASES,
+    LIMITS,
+    WARNINGS,
+    C,
+    assert_jacobian,
+    assert_near,
+    broken,
+    case,
+    inputs,
+    program,
+    run,
+)
+from greatcircle import LipschitzClassifier
+
+DTYPES = ("float64", "float32")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("activation", "scaling"), CASES)
+def test_gcc_gives_what_numpy_does(activation, scaling, dtype, tmp_path):
+    of = case(activation, scaling)
+    of.model.export(tmp_path / "net.c", dtype=dtype)
+    c = C(tmp_path / "net.c")
+    x = inputs(of.model, dtype)
+    assert_near(of, c(x, 3), x, LIMITS[dtype])
+    y, jac = c(x, 3, jacobian=True)
+    np.testing.assert_array_equal(y, c(x, 3))
+    assert_jacobian(of, jac, x, 100 * LIMITS[dtype])
+    assert c.self_test() == 0
+    for found in c(broken(x), 3, jacobian=True):
+        assert np.all(np.isnan(found))
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("scaling", ["standard", "paper"])
+def test_clang_gives_the_same(scaling, dtype, tmp_path):
+    of = case("elu", scaling)
+    of.model.export(tmp_path / "net.c", dtype=dtype)
+    c = C(tmp_path / "net.c", "clang")
+    x = inputs(of.model, dtype)
+    assert_near(of, c(x, 3), x, LIMITS[dtype])
+    assert c.self_test() == 0
+    for found in c(broken(x), 3, jacobian=True):
+        assert np.all(np.isnan(found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["-O0", "-Os", "-O3"])
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize(("activation", "scaling"), [c for c in CASES if not c.marks])
+def test_every_level_of_optimisation(activation, scaling, compiler, level, tmp_path):
+    of = case(activation, scaling)
+    for dtype in DTYPES:
+        of.model.export(tmp_path / f"{dtype}.c", dtype=dtype)
+        c = C(tmp_path / f"{dtype}.c", compiler, level)
+        x = inputs(of.model, dtype)
+        assert_near(of, c(x, 3), x, LIMITS[dtype])
+        assert c.self_test() == 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"bias": False}, {"hidden": ()}, {"hidden": (1,)}, {"hidden": (33, 17), "bias": 0}]
+)
+def test_other_shapes(options, tmp_path):
+    of = case(**options)
+    of.model.export(tmp_path / "net.c")
+    c, x = C(tmp_path / "net.c"), inputs(of.model, "float64", 500)
+    y, jac = c(x, 3, jacobian=True)
+    assert_near(of, y, x, 1e-12)
+    near = of.model.jacobian(x[:200])
+    assert np.median(np.abs(jac[:200] - near)) <= 1e-12 * np.max(np.abs(near))
+    assert c.self_test() == 0
+
+
+def test_zero_stays_zero_where_rows_are_normalised(tmp_path):
+    of = case("relu", "paper")
+    of.model.export(tmp_path / "net.c")
+    x = np.zeros((1, 12))
+    y, jac = C(tmp_path / "net.c")(x, 3, jacobian=True)
+    np.testing.assert_allclose(y, of.model.predict(x), rtol=1e-12)
+    assert np.all(jac == 0)
+
+
+def test_an_offset_that_dwarfs_its_spread_is_kept_in_single_precision(tmp_path):
+    """An altitude of 1000.1 m ± 1 cm: the shift is stored in two parts."""
+    of = case("tanh")
+    scaling = of.model.scaling_
+    of.model.scaling_ = replace(
+        scaling, shift=np.full(12, 1000.1), spread=np.full(12, 0.01), factor=scaling.factor
+    )
+    of.model._certified = (None,)
+    of.model.export(tmp_path / "net.c", dtype="float32")
+    c, x = C(tmp_path / "net.c"), inputs(of.model, "float32", 1000)[:500]
+    assert_near(of, c(x, 3), x, 1e-5)
+
+
+def test_columns_that_do_not_vary_do_not_count(tmp_path):
+    of = case()
+    x = inputs(of.model, "float64", 500)[:10]
+    x[:, 3] = 1e308
+    spread = of.model.scaling_.spread.copy()
+    spread[3] = np.inf
+    of.model.scaling_ = replace(of.model.scaling_, spread=spread)
+    of.model._certified = (None,)
+    of.model.export(tmp_path / "net.c")
+    y, jac = C(tmp_path / "net.c")(x, 3, jacobian=True)
+    assert_near(of, y, x, 1e-12)
+    assert np.all(jac[:, :, 3] == 0)
+
+
+def test_the_header_is_cpp_and_y_may_be_x(tmp_path):
+    case().model.export(tmp_path / "net.c")
+    (tmp_path / "main.cpp").write_text(
+        '#include "net.h"\n#include <cstdio>\n'
+        "int main() { net_real x[NET_INPUTS] = {1, 2, 3}, y[NET_OUTPUTS];\n"
+        "net_eval(x, y); net_eval(x, x); int same = 1;\n"
+        "for (int j = 0; j < NET_OUTPUTS; j++) same &= x[j] == y[j];\n"
+        'std::printf("%d %d %s", same, NET_LIPSCHITZ > 0, NET_MODEL_SHA256); }\n'
+    )
+    flags = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion"]
+    run([program("gcc"), *WARNINGS, "-c", tmp_path / "net.c", "-o", tmp_path / "net.o"])
+    command = [program("g++"), *flags, tmp_path / "main.cpp", tmp_path / "net.o", "-lm"]
+    run([*command, "-o", tmp_path / "main"])
+    same, positive, digest = run([tmp_path / "main"]).split()
+    assert (same, positive) == ("1", "1")
+    assert digest == case().model.certificate_.digest
+
+
+def test_names_that_are_no_c(tmp_path):
+    model = case().model
+    names = ['a*/ "b"', "/* no", "δ [m/s²]", "??/", "tab\there", "\\", "%s", "new\nline"]
+    names += ["x", "end\\", "'", "//"]
+    model.feature_names_in_ = np.array(names, dtype=object)
+    model.target_names_ = ("*/ int x;", "µ", "fz")
+    model.export(tmp_path / "net.c", units={"µ": "*/", "δ [m/s²]": "\\"})
+    for compiler in ("gcc", "clang"):
+        c = C(tmp_path / "net.c", compiler)
+        assert c.names("input", 12) == names
+        assert c.names("output", 3) == list(model.target_names_)
+
+
+def test_two_exports_do_not_mix(tmp_path):
+    case().model.export(tmp_path / "net.c")
+    old = (tmp_path / "net.h").read_text()
+    case("tanh").model.export(tmp_path / "net.c")
+    (tmp_path / "net.h").write_text(old)
+    with pytest.raises(AssertionError, match="header and source are of different exports"):
+        C(tmp_path / "net.c")
+
+
+def test_fast_math_is_refused(tmp_path):
+    case().model.export(tmp_path / "net.c")
+    with pytest.raises(AssertionError, match="compile without -ffast-math"):
+        C(tmp_path / "net.c", "gcc", "-ffast-math")
+
+
+def test_neither_heap_nor_anything_that_changes(tmp_path):
+    case("tanh").model.export(tmp_path / "net.c")
+    out = tmp_path / "net.o"
+    run([program("gcc"), *WARNINGS, "-O2", "-fno-pie", "-c", tmp_path / "net.c", "-o", out])
+    kinds = {line.split()[-1]: line.split()[-2] for line in run(["nm", out]).splitlines()}
+    assert not [name for name, kind in kinds.items() if kind in "dDbBC"]
+    assert {name for name, kind in kinds.items() if kind == "U"} <= {"tanh", "memset", "memcpy"}
+    source = (tmp_path / "net.c").read_text()
+    assert set(re.findall(r"^#include .*", source, re.MULTILINE)) == {
+        '#include "net.h"',
+        "#include <math.h>",
+    }
+
+
+FUZZ = """
+#include "net.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static unsigned long long state = 88172645463325252ULL;
+static unsigned long long next(void)
+{
+    state ^= state << 13; state ^= state >> 7; state ^= state << 17;
+    return state;
+}
+int main(void)
+{
+    long round, broken = 0;
+    for (round = 0; round < ROUNDS; round++) {
+        net_real *x = malloc(NET_INPUTS * sizeof *x), *y = malloc(NET_OUTPUTS * sizeof *y);
+        net_real *jac = malloc(NET_INPUTS * NET_OUTPUTS * sizeof *jac);
+        int i, finite = 1;
+        if (!x || !y || !jac) return 2;
+        for (i = 0; i < NET_INPUTS; i++) {
+            unsigned long long bits = next();
+            if (round % 2) bits &= 0xBFFFFFFFBFFFFFFFULL; /* no NaN, no infinity */
+            memcpy(&x[i], &bits, sizeof x[i]);
+            if (round % 10 == 3 && i == (int)(next() % NET_INPUTS)) x[i] = (net_real)INFINITY;
+            finite = finite && isfinite(x[i]);
+        }
+        if (round % 8) net_eval(x, y); else net_eval_jac(x, y, jac);
+        for (i = 0; i < NET_OUTPUTS; i++)
+            if (!finite && !isnan(y[i])) return 1;
+        broken += !finite;
+        free(x); free(y); free(jac);
+    }
+    printf("%ld", broken);
+    return net_self_test();
+}
+"""
+
+
+@pytest.mark.parametrize("rounds", [2_000, pytest.param(200_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("activation", "scaling", "dtype"),
+    [("relu", "standard", "float32"), ("elu", "paper", "float64")],
+)
+def test_sanitisers_find_nothing_in_a_fuzzed_run(activation, scaling, dtype, rounds, tmp_path):
+    case(activation, scaling).model.export(tmp_path / "net.c", dtype=dtype)
+    (tmp_path / "fuzz.c").write_text(FUZZ)
+    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    (tmp_path / "none.c").write_text("int main(void) { return 0; }\n")
+    command = [program("gcc"), *flags]
+    try:
+        run([*command, tmp_path / "none.c", "-o", tmp_path / "none"])
+        run([tmp_path / "none"])
+    except AssertionError as error:
+        pytest.skip(f"gcc has no sanitisers on this machine: {error}")
+    define = ["-DNET_SELF_TEST", f"-DROUNDS={rounds}"]
+    sources = [tmp_path / "net.c", tmp_path / "fuzz.c"]
+    run([*command, *define, *sources, "-lm", "-o", tmp_path / "fuzz"])
+    environment = os.environ | {"ASAN_OPTIONS": "detect_leaks=0"}
+    assert int(run([tmp_path / "fuzz"], env=environment)) > rounds / 20
+
+
+def test_it_builds_for_a_microcontroller(tmp_path, capsys):
+    compiler = program("arm-none-eabi-gcc")
+    case().model.export(tmp_path / "net.c", dtype="float32")
+    target = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"]
+    out = tmp_path / "net.o"
+    flags = [*WARNINGS, "-Os", "-ffreestanding", "-fstack-usage", *target]
+    run([compiler, *flags, "-c", tmp_path / "net.c", "-o", out])
+    text, data, bss = map(int, run(["arm-none-eabi-size", out]).splitlines()[1].split()[:3])
+    stack = (tmp_path / "net.su").read_text()
+    with capsys.disabled():
+        used = {line.split(":")[-1].split()[0]: line.split()[1] for line in stack.splitlines()}
+        print(f"\nCortex-M4, 12-25-30-15-3 in float32: {text} bytes of flash, stack {used}")
+    assert text < 12_000
+    assert data == bss == 0
+    assert "dynamic" not in stack
+    left = {line.split()[-1] for line in run(["arm-none-eabi-nm", "-u", out]).splitlines()}
+    assert left <= {"memset", "memcpy"}
+
+
+def test_a_classifier_exports_logits(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 2))
+    model = LipschitzClassifier((5,), max_iter=3, random_state=0)
+    model.fit(X, np.array(["a", "b", "c"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)])
+    model.export(tmp_path / "net.c")
+    c = C(tmp_path / "net.c")
+    np.testing.assert_allclose(c(X, 3), model.decision_function(X), rtol=1e-10, atol=1e-12)
+    assert c.names("output", 3) == ["logit_a", "logit_b", "logit_c"]
+    assert "logits of a classifier" in (tmp_path / "net.h").read_text()
