@@ -238,7 +238,9 @@ def within(
         return replace(free, weights=weights, loss=float(whole.loss(weights)))
     limit = plan.budget
     watch.begin_again(lambda _: limit)
-    found = budget.descend_within(whole, weights, scale, most, stop=plan.stop, callback=watch)
+    found = budget.descend_within(
+        whole, weights, scale, most, stop=plan.stop_within, callback=watch
+    )
     if watch.best is not None:
         watch.best = budget.shrunk(network, watch.best, scale, most)
     return replace(found, state=free.state)
