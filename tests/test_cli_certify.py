@@ -1,0 +1,67 @@
+import json
+
+import pandas as pd
+import pytest
+
+from greatcircle import LipschitzRegressor, certificate
+from greatcircle.cli import main
+from greatcircle.datasets import ground_effect
+
+TABLE = ground_effect.generate(300)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    X = pd.DataFrame(TABLE.X, columns=list(TABLE.inputs))
+    model = LipschitzRegressor((6, 5), max_iter=5, random_state=0).fit(X, TABLE.y)
+    model.save(path)
+    return model, path
+
+
+def test_certify_prints_and_writes_every_bound(stored, tmp_path, capsys):
+    model, path = stored
+    arguments = ["certify", str(path), "--blocks", "u=u1,u2,u3,u4", "height=0"]
+    assert main([*arguments, "--gain", "u=0.1", "--out", str(tmp_path / "out")]) == 0
+    text = capsys.readouterr().out
+    assert "proofs verified: 12 of 12" in text
+    assert "fixed-point iteration over u: contracts" in text
+    results = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
+    for name, inputs in (("all inputs", None), ("u", ["u1", "u2", "u3", "u4"]), ("height", ["z"])):
+        row = results["bounds"][name]
+        assert row["tight"] == certificate.tight(model, inputs=inputs).value
+        order = [row[method] for method in ("lower", "tight", "fast", "spectral", "frobenius")]
+        assert order == sorted(order)
+    assert results["contraction"]["rate"] == 0.1 * results["bounds"]["u"]["tight"]
+    names = {p.name for p in (tmp_path / "out").iterdir()}
+    assert names >= {"report.html", "bounds.png", "bounds.pdf", "bounds_1.png", "bounds_2.png"}
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "Bounds for u" in page
+    assert model.certificate_.digest in page
+
+
+def test_json_is_all_there_is_on_standard_output(stored, capsys):
+    _, path = stored
+    assert main(["certify", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["verified"] == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--blocks", "u1,u2"], "expected a name and its inputs"),
+        (["--blocks", "u=w1"], "inputs has 'w1'; expected numbers from 0 to 11, or names"),
+        (["--gain", "u=0.1"], "expected one of --blocks: none is given"),
+        (["--blocks", "u=u1", "--gain", "u=much"], "expected a block and a positive number"),
+        (["--at-least", "2"], "at_least belongs to scaling='paper'"),
+    ],
+)
+def test_mistakes_are_named(stored, capsys, more, words):
+    _, path = stored
+    assert main(["certify", str(path), *more]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there(tmp_path, capsys):
+    assert main(["certify", str(tmp_path / "none.safetensors")]) == 2
+    assert "there is no file at" in capsys.readouterr().err
