@@ -333,7 +333,7 @@ model.export("model.c", units={"z": "m"})
 model.export("model.casadi", dtype="float32")
 changed(model, network_=tanh).export("model.c")
 changed(model, scaling_=replace(model.scaling_, divisor=1e-60)).export("model.c", dtype="float32")
-changed(model, scaling_=replace(model.scaling_, factor=model.scaling_.factor / 2)).export("model.c")
+certified_as(model, 0.01).export("model.c")
 LipschitzRegressor().export("model.c")
 greatcircle.export.export(make_pipeline(StandardScaler(), model), "model.c")
 """,
@@ -416,6 +416,25 @@ $ greatcircle predict model.safetensors flight.csv
 $ greatcircle predict model.safetensors flight.csv --out predictions.xlsx
 $ greatcircle predict model.safetensors flight.csv --out notes.txt/predictions.csv
 $ greatcircle predict runs/late/model.safetensors words.csv
+""",
+    "greatcircle certify": """
+$ greatcircle certify
+$ greatcircle certify missing.safetensors
+$ greatcircle certify flight.csv
+$ greatcircle certify model.safetensors --blocks 0,1
+$ greatcircle certify model.safetensors --blocks u=7
+$ greatcircle certify model.safetensors --blocks u=u1
+$ greatcircle certify model.safetensors --blocks u=0,1 --gain u=much
+$ greatcircle certify model.safetensors --gain u=0.1
+$ greatcircle certify model.safetensors --at-least 2
+""",
+    "Control": """
+control.contraction(gain=0.0, bound=2.0)
+control.contraction(gain=0.1, bound=-1.0)
+control.contraction(gain=1.0, bound=2.0).iterations(1.0, 1e-3)
+control.contraction(gain=0.1, bound=2.0).iterations(1.0, 0.0)
+control.ultimate_bound(bound=1.0, model_error=-1.0, damping=1.0, stiffness=1.0, mass=1.0)
+control.ultimate_bound(bound=9.0, model_error=1.0, damping=1.0, stiffness=1.0, mass=1.0, change=1.0)
 """,
     "greatcircle export": """
 $ greatcircle export

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -173,6 +174,7 @@ def scene(folder: Path) -> dict[str, Any]:
     names |= {"weights": network.initial_weights(0), "Mine": Mine, "Cube": Cube}
     names["paper"] = greatcircle.Scaling.fit("paper", X, y[:, None])
     names |= {"interrupt": interrupt, "Own": Own, "changed": changed}
+    names["certified_as"] = certified_as
     tanh = greatcircle.activations.declare(jnp.tanh, (0, 1))
     names["tanh"] = greatcircle.Network((3, 3, 1), tanh, bias=True)
     write_tables(folder, X, y)
@@ -350,6 +352,14 @@ def changed(model: Any, **attributes: Any) -> Any:
     model = copy.deepcopy(model)
     for name, value in attributes.items():
         setattr(model, name, value)
+    return model
+
+
+def certified_as(model: Any, value: float) -> Any:
+    """A copy that claims another bound."""
+    model = copy.deepcopy(model)
+    claim = replace(model.certificate_, value=value)
+    model._certified = (model.weights_, model.scaling_, model.network_), claim
     return model
 
 

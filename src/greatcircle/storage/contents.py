@@ -386,10 +386,7 @@ def _set_certificate(model: Model, tensors: Tensors, texts: Texts) -> None:
         _array(tensors, f"certificate.{i}", (units,), np.float64)
         for i, units in enumerate(model.network_.sizes[1:-1])
     ]
-    try:
-        of = stack(model)
-    except ArithmeticError:
-        raise ValueError("its scaling is too small for a bound") from None
+    of = stack(model)
     scale = _array(tensors, "certificate.scale", of.scale.shape, np.float64)
     found = replace(of.certificate(value, method, multipliers, of.slopes()), margin=margin)
     right = method == "tight" and 0 <= margin < 1 and gain == found.gain
