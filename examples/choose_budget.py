@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from greatcircle import LipschitzRegressor
 from greatcircle.datasets import ground_effect
 
-BUDGETS = [3.0, 10.0, 30.0, 100.0, 300.0]
+BUDGETS = [0.1, 0.3, 1.0, 3.0, 10.0]
 
 
 def error_and_bound(model: Pipeline, X: np.ndarray, y: np.ndarray) -> dict[str, float]:

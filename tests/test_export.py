@@ -41,7 +41,7 @@ def test_the_rounded_numbers_are_certified(activation, scaling):
 def test_a_bound_beyond_the_certificate_is_not_written(to, file, tmp_path):
     model = case().model
     low = replace(model.certificate_, value=0.99 * model.certificate_.value)
-    model._certified = (model.weights_, low)
+    model._certified = ((model.weights_, model.scaling_, model.network_), low)
     with pytest.raises(ValueError, match="nothing was written: fit the model again"):
         model.export(tmp_path / file, to=to)
     assert not list(tmp_path.iterdir())
@@ -50,14 +50,20 @@ def test_a_bound_beyond_the_certificate_is_not_written(to, file, tmp_path):
 def test_other_multipliers_may_prove_what_the_models_do_not():
     model = case().model
     wrong = tuple(3 * m for m in model.certificate_.multipliers)
-    model._certified = (model.weights_, replace(model.certificate_, multipliers=wrong))
+    model._certified = (
+        (model.weights_, model.scaling_, model.network_),
+        replace(model.certificate_, multipliers=wrong),
+    )
     assert numbers(model, name="net").bound == model.certificate_.value
 
 
 def test_the_message_has_the_numbers():
     model = case().model
     value = model.certificate_.value
-    model._certified = (model.weights_, replace(model.certificate_, value=value / 2, margin=1e-6))
+    model._certified = (
+        (model.weights_, model.scaling_, model.network_),
+        replace(model.certificate_, value=value / 2, margin=1e-6),
+    )
     with pytest.raises(ValueError, match=f"{value:.6g}.*{value / 2:.6g}") as caught:
         numbers(model, name="net")
     assert "1e-06" in str(caught.value)
@@ -124,7 +130,7 @@ def test_numbers_that_single_precision_cannot_hold(tmp_path):
     model = case(scaling="max").model
     for change in ({"divisor": 1e50}, {"divisor": 1e-50}, {"factor": 1e60}):
         model.scaling_ = replace(case(scaling="max").model.scaling_, **change)
-        model._certified = (None,)
+        model._certified = None
         model.export(tmp_path / "a.c", dtype="float64")
         with pytest.raises(ValueError, match="float32 cannot hold"):
             model.export(tmp_path / "a.c", dtype="float32")

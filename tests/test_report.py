@@ -614,7 +614,10 @@ def model_page() -> report.Report:
         "predicted": model_charts.predicted(parts, targets),
         "histograms": model_charts.histograms(parts, targets),
         "residuals": model_charts.residuals(parts, targets),
-        "bars": model_charts.bars(Bounds(800.0, 80.0, 12.0, None, "unit of the inputs")),
+        "bars": model_charts.bars(
+            model_charts.bound_bars(Bounds(800.0, 80.0, 20.0, 12.0, None, "unit of the inputs")),
+            "unit of the inputs",
+        ),
         "slices": model_charts.slices(cut),
         "confusion": model_charts.confusion(["a", "b"], np.array([[8, 1], [0, 5]])),
     }
