@@ -264,7 +264,7 @@ def rivals(store: Store, data: dict[str, Table]) -> None:
 def ours(store: Store, data: dict[str, Table]) -> None:
     """From half the least L on: a rival's certified bound can be below what was asked."""
     for name, table in data.items():
-        for L, seed in itertools.product((BOUNDS[name][0] / 2, *BOUNDS[name]), range(SPLITS)):
+        for seed, L in itertools.product(range(SPLITS), (BOUNDS[name][0] / 2, *BOUNDS[name])):
             if (name, OURS, L, seed, None) in store.rows:
                 continue
             (X, y), (test_X, test_y) = split(table, seed)
