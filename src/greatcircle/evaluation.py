@@ -155,7 +155,7 @@ def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
         deviation = scaling.standard_bound(own)
     return Bounds(
         scaling.bound(gain),
-        scaling.bound(certificate.spectral(matrices).value),
+        certificate.spectral(model).value,
         model.certificate_.value,
         float(steepness.max()),
         deviation,

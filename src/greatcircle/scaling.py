@@ -126,6 +126,11 @@ class Scaling:
         """Whether a Lipschitz bound holds for all inputs, and not only per unit of x/‖x‖."""
         return self.name != "paper"
 
+    @property
+    def scale(self) -> np.ndarray:
+        """What each input is multiplied by; ones for "paper", per unit of x/‖x‖."""
+        return 1 / (self.spread * self.divisor)
+
     def bound(self, gain: float) -> float:
         """Lipschitz bound in the units of the data of a network whose own bound is `gain`.
 

@@ -140,7 +140,7 @@ def _of_model(model: Any, at_least: float | None) -> Stack:
             "everywhere: leave it out"
         )
     else:
-        scale = 1 / (scaling.spread * scaling.divisor)
+        scale = scaling.scale
     return Stack(
         weights=tuple(np.asarray(w, np.float64) for w in matrices),
         biases=None if biases is None else tuple(np.asarray(b, np.float64) for b in biases),

@@ -309,8 +309,9 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     def _bound(self, weights: Any) -> float:
         """∏ ‖W_i‖_op in the units of the data: cheap enough for every iteration."""
-        norms = operator_norms(self.network_.linear(weights))
-        return self.scaling_.bound(math.prod(norms))
+        first, *others = self.network_.linear(weights)
+        norms = operator_norms([first * self.scaling_.scale[:, None], *others])
+        return math.prod(norms) / self.scaling_.factor
 
     def layers(self) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
         """Matrices (fan_in, fan_out) and biases of the network, which sees scaled inputs."""

@@ -224,7 +224,7 @@ def within(
     """
     network, scaling = problems.network, problems.scaling
     assert plan.budget is not None
-    scale, most = 1 / (scaling.spread * scaling.divisor), plan.budget * scaling.factor
+    scale, most = scaling.scale, plan.budget * scaling.factor
     weights = free.weights if watch.best is None else watch.best
     if budget.certified(network, weights, scale) <= most:
         return free
