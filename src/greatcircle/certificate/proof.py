@@ -107,7 +107,7 @@ def verify(
     """Whether the certificate's numbers prove its value for these weights.
 
     Rigorous in floating point. The Cholesky factor R of a matrix B that was computed in any order
-    satisfies RᵀR = B + ΔB with |ΔB| ≤ γ/(1 − γ) d dᵀ, where d² is the diagonal of B and
+    satisfies RᵀR = B + E with abs(E) ≤ γ/(1 − γ) d dᵀ, where d² is the diagonal of B and
     γ = (n + 2)u/(1 − (n + 2)u) (Higham 2002, Theorem 10.3; Rump 2006, Theorem 2.3). So if B = M − c
     has one, M is positive semidefinite as soon as c is at least γ/(1 − γ) times the trace, plus
     what was rounded while M was made.
