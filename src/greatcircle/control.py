@@ -4,7 +4,7 @@ A controller that compensates a learned force f(x, u) is implicit in the control
 u = u₀ − B⁻¹ f(x, u) by a fixed-point iteration, which contracts if ‖B⁻¹‖ L_u < 1 (`contraction`).
 What is left of the force, and what changes while the loop waits for the next control, keep the
 tracking error from vanishing; how large it can stay is the `ultimate_bound`. Both are derived in
-`docs/control.md`, after Shi et al. 2019 (Neural Lander), Lemma 2 and Theorem 3.
+`docs/control.md`, after Shi et al. 2019 (Neural Lander).
 """
 
 import math
