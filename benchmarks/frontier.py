@@ -2,8 +2,9 @@
 
     python benchmarks/frontier.py PART --data FOLDER --cache FOLDER
 
-The first folder holds neural_lander_surrogate.csv.gz and neural_fly.csv.gz. The second gets a row
-for each finished run, which is never done again, and the network of each test. The parts:
+The first folder holds neural_lander_surrogate.csv.gz and neural_fly.csv.gz. The second gets the
+network of each test. Each finished run is a row of benchmarks/frontier_rows.jsonl, and never done
+again. The parts:
 
     rivals    train, test and certify the four rivals, in torch
     ours      the same for LipschitzRegressor(lipschitz=L), nothing chosen by hand
@@ -200,7 +201,7 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.file = folder, folder / "rows.jsonl"
+        self.folder, self.file = folder, Path(__file__).with_name("frontier_rows.jsonl")
         self.file.touch()
         rows = map(json.loads, self.file.read_text("utf-8").splitlines())
         self.rows = {self.key(row): row for row in rows}
