@@ -66,6 +66,19 @@ def opened(data: bytes) -> tuple[Tensors, Texts]:
     return tensors, {name: text for name, text in texts.items() if name not in _OWN}
 
 
+def place(path: Path) -> Path:
+    """Where a file can be written; symbolic links are followed, so that they stay links."""
+    path = path.resolve()
+    if path.is_dir():
+        raise ValueError(f"path is {str(path)!r}, which is a folder; expected a file's name")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"path is {str(path)!r}, and the folder {str(path.parent)!r} does not exist; "
+            "create it first"
+        )
+    return path
+
+
 def write(path: Path, data: bytes) -> None:
     """Put the bytes there at once: a reader, or a crash, finds the old file or the new one."""
     temporary = path.parent / f".greatcircle-{secrets.token_hex(8)}.tmp"

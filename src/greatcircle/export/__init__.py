@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from greatcircle.export.numbers import Numbers, checked_name, numbers
-from greatcircle.sealed import write
+from greatcircle.sealed import place, write
 
 __all__ = ["FORMATS", "Numbers", "export", "numbers"]
 
@@ -98,12 +98,4 @@ def _checked(path: Any, to: Any) -> tuple[Path, str]:
         raise ValueError(
             f"path is {str(path)!r}; expected a name that ends in {FORMATS[to]} for to={to!r}"
         )
-    path = path.resolve()
-    if path.is_dir():
-        raise ValueError(f"path is {str(path)!r}, which is a folder; expected a file's name")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"path is {str(path)!r}, and the folder {str(path.parent)!r} does not exist; "
-            "create it first"
-        )
-    return path, to
+    return place(path), to

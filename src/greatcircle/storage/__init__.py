@@ -17,7 +17,7 @@ from typing import Any
 from sklearn.base import BaseEstimator
 
 from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
-from greatcircle.sealed import SUFFIX, opened, sealed, write
+from greatcircle.sealed import SUFFIX, opened, place, sealed, write
 from greatcircle.storage.contents import describe, rebuild
 
 __all__ = ["load", "save"]
@@ -92,18 +92,10 @@ def _path(path: Any) -> Path:
 
 
 def _checked(path: Path) -> Path:
-    """A place for a file; symbolic links are followed, so that they stay links."""
+    """A place for a model."""
     if path.suffix != SUFFIX:
         raise ValueError(
             f"path is {str(path)!r}; expected a name that ends in {SUFFIX}: "
             f"try {(str(path) if path.name else 'model') + SUFFIX!r}"
         )
-    path = path.resolve()
-    if path.is_dir():
-        raise ValueError(f"path is {str(path)!r}, which is a folder; expected a file's name")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"path is {str(path)!r}, and the folder {str(path.parent)!r} does not exist; "
-            "create it first"
-        )
-    return path
+    return place(path)
