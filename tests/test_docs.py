@@ -44,7 +44,7 @@ def test_every_module_has_tests_or_is_shown_in_others():
     """The layout promises tests/test_<module>.py for each module with behaviour of its own."""
     tested = {p.stem.removeprefix("test_") for p in (ROOT / "tests").glob("test_*.py")}
     elsewhere = {
-        "bounded": "budget",
+        "frames": "budget",
         "cli": "cli",
         "datasets": "datasets",
         "experiments": "paper",

@@ -1,35 +1,53 @@
 """Training within a Lipschitz budget, and using all of it.
 
-The descent is that of `Bounded`, a network divided by its own certificate, whose bound is the
-budget at every iteration. It starts from the weights of a free fit. From round to round the best
-multipliers there are (`certificate.interior`) replace those that the descent has come by, so that
-the certificate stays tight. In the end the divisor becomes part of the last layer.
+The network is made of frames (`frames.py`), so that its certificate is the budget wherever on their
+spheres they are. The descent starts from the weights of a free fit and takes many small turns, each
+chosen by a batch: near a bound the kinks of the activations keep long turns from paying, and the
+noise of short ones does no harm. An entry's turn is its gradient's running mean over the root of
+its running mean square (Kingma and Ba 2015). That ratio has no unit and neither has a frame, so the
+one size there is, `FIRST`, is a part of a unit vector's length, and not a learning rate: it is the
+same whatever the data and the units. It falls to zero along half a cosine.
 """
 
+import math
+import time
 from collections.abc import Sequence
-from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
-from greatcircle import stopping
-from greatcircle.bounded import Bounded
+from greatcircle import frames, sphere
 from greatcircle.certificate.interior import optimum
-from greatcircle.descent import Callback, Result, descend
-from greatcircle.directions import GaussNewton
-from greatcircle.network import Network
+from greatcircle.descent import Callback, Result
+from greatcircle.network import Network, Weights
 from greatcircle.precision import precision
-from greatcircle.problem import Problem
-from greatcircle.record import Record
+from greatcircle.problem import Problem, value_of
+from greatcircle.record import Evaluations, Record
 
-ROUND = 10
-"""Iterations with the same multipliers to start from."""
+ROUNDS, TURNS = 60, 100
+"""A round of so many turns is one iteration."""
 
-ROWS = 2000
-"""So many rows are enough for the products of Gauss-Newton."""
+BATCH = 256
+"""Rows that choose a turn."""
 
-SHARES = (0.1, 0.95)
-"""Shares that `gains.log_certificate` gets: it needs them below one."""
+FIRST = 0.01
+"""How far an entry of a unit vector moves in the first turns of a descent that has far to go."""
+
+SHORT = 0.2
+"""Part of it for a descent that has next to nowhere to go."""
+
+FADING = 0.9, 0.999
+"""What the running means of gradients and of their squares keep of themselves each turn."""
+
+FAINT = 1e-3
+"""Root mean square of an entry's gradient, beside its layer's, below which it moves less."""
+
+SLACK = 0.1
+"""Part of the budget that the start leaves, for frames that can be turned to all sides."""
 
 ROUNDING = 1e-6
 """Part of the budget that is left for the rounding of float32 weights."""
@@ -37,7 +55,7 @@ ROUNDING = 1e-6
 
 def certified(network: Network, weights: Sequence[np.ndarray], scale: np.ndarray) -> float:
     """The least bound that multipliers prove, for inputs that are multiplied by `scale`."""
-    return best_multipliers(network, weights, scale)[2]
+    return best_multipliers(network, weights, scale)[1]
 
 
 def descend_within(
@@ -46,7 +64,7 @@ def descend_within(
     scale: np.ndarray,
     budget: float,
     *,
-    stop: stopping.Rule,
+    rounds: int = ROUNDS,
     callback: Callback | None = None,
 ) -> Result:
     """Minimise the loss of a network whose certified bound never exceeds the budget.
@@ -61,53 +79,165 @@ def descend_within(
         What each input is multiplied by before the first layer: it makes the units of the budget.
     budget
         The Lipschitz bound.
-    stop, callback
-        As for `descend`; the callback gets weights with the divisor in the last layer.
+    rounds
+        Iterations, each of `TURNS` turns. With fewer, the turns become smaller sooner.
+    callback
+        As for `descend`.
+
+    Returns
+    -------
+    Result
+        The loss may rise from one record to the next. The weights are the last ones.
     """
-    network, depth = problem.network, problem.network.depth
-    direction = GaussNewton(share=min(1.0, ROWS / len(problem.inputs)))
-    goal = (1 - ROUNDING) * budget
+    network, dtype, unit = problem.network, problem.dtype, float(problem.unit)
+    multipliers, value = best_multipliers(network, weights, scale)
+    # A start with a smaller bound keeps it: there is nothing to be gained from a larger one.
+    goal = (1 - ROUNDING) * min(budget, value)
+    start = _scaled(weights, min(1.0, (1 - SLACK) * goal / value))
+    first = FIRST * max(SHORT, 1 - goal / value)
+    length = _typical_length(problem, scale)
+    begun = frames.frames_of(network, start, multipliers, scale, goal, length)
     records: list[Record] = []
-    parts: list[Result] = []
-    while True:
-        roots, shares, _ = best_multipliers(network, weights, scale)
-        bounded = Bounded(
-            problem,
-            np.asarray(goal, problem.dtype),
-            np.asarray(scale, problem.dtype),
-            shares,
+    ending = "converged", "the angle has come down to zero"
+    if rounds < ROUNDS:
+        ending = "max_iter", f"the most iterations allowed, {rounds}"
+    spent = Evaluations(forward=1)
+    once = TURNS * min(1.0, BATCH / len(problem.inputs))
+    cost = Evaluations(forward=once + 1, backward=once)
+    with precision(dtype):
+        within = Within(
+            problem, *(jnp.asarray(v, dtype) for v in (scale, goal, length, first, rounds))
         )
-
-        def told(record: Record, w: Sequence[np.ndarray], bounded: Bounded = bounded) -> bool:
-            return bool(callback and callback(record, _divided(bounded, w)))
-
-        part = descend(
-            bounded,
-            (*weights, *roots),
-            direction=direction,
-            stop=stopping.MaxIter(len(records) + ROUND) | stop,
-            callback=told,
-            records=records,
-        )
-        parts.append(part)
-        gained = len(part.records) - len(records)
-        records, weights = part.records, part.weights[:depth]
-        over = part.outcome != "max_iter" or stop.fired(records) is not None or not gained
-        if over:
-            break
-    divided = _divided(bounded, part.weights)
-    final = _grown(problem, divided, goal / certified(network, divided, scale))
-    evaluations = parts[0].evaluations
-    for other in parts[1:]:
-        evaluations = evaluations.plus(other.evaluations)
-    return replace(
-        part,
+        state = start_of(tuple(map(jnp.asarray, begun)))
+        last = within.matrices(state.frames)
+        loss = initial = float(value_of(problem, last)) * unit
+        setup_seconds = 0.0
+        try:
+            for iteration in range(1, rounds + 1):
+                started = time.perf_counter()
+                new, made, angle = turned(within, state)
+                before, loss_there = loss, float(value_of(problem, made)) * unit
+                spent = spent.plus(cost)
+                if not math.isfinite(loss_there):
+                    ending = "non_finite", "the loss is not finite after a turn"
+                    break
+                state, last, loss = new, made, loss_there
+                record = Record(
+                    iteration=iteration,
+                    loss=loss,
+                    angle=float(angle),
+                    slope=math.nan,
+                    curvature=math.nan,
+                    predicted=math.nan,
+                    actual=before - loss,
+                    halvings=0,
+                    **cost._asdict(),
+                    seconds=time.perf_counter() - started,
+                )
+                records.append(record)
+                if iteration == 1:
+                    setup_seconds = record.seconds
+                if callback and callback(record, jax.device_get(last)):
+                    ending = "stopped", "the callback asked to stop"
+                    break
+        except KeyboardInterrupt:
+            ending = "interrupted", "interrupted from the keyboard"
+        found = jax.device_get(last)
+    final = _grown(problem, found, goal / certified(network, found, scale))
+    return Result(
         weights=final,
         loss=float(problem.loss(final)),
-        initial_loss=parts[0].initial_loss,
-        evaluations=evaluations,
-        setup_seconds=sum(p.setup_seconds for p in parts),
+        initial_loss=initial,
+        outcome=ending[0],
+        reason=ending[1],
+        records=records,
+        evaluations=spent,
+        setup_seconds=setup_seconds,
+        state=None,
     )
+
+
+class Within(NamedTuple):
+    """What does not change during a descent."""
+
+    problem: Problem
+    scale: Array
+    bound: Array
+    length: Array
+    first: Array
+    rounds: Array
+
+    def matrices(self, layers: Sequence[Array]) -> Weights:
+        """The network that frames stand for."""
+        network = self.problem.network
+        return frames.matrices(network, layers, self.scale, self.bound, self.length)
+
+    def loss(self, layers: Sequence[Array], rows: Array) -> Array:
+        """Mean loss of some rows, in the problem's unit."""
+        problem = self.problem
+        outputs = problem.network.apply(self.matrices(layers), problem.inputs[rows])
+        losses = problem.criterion.rows(outputs, problem.targets[rows])
+        return jnp.mean(len(problem.inputs) * problem.share[rows] * losses) / problem.unit
+
+
+class State(NamedTuple):
+    """What changes from turn to turn."""
+
+    frames: Weights
+    mean: Weights
+    """Running mean of the gradients."""
+    square: Weights
+    """Running mean of their squares, entry by entry."""
+    turn: Array
+
+
+@jax.jit
+def turned(within: Within, state: State) -> tuple[State, Weights, Array]:
+    """The state a round later, its network, and the largest angle of the last turn."""
+    problem = within.problem
+    rows = len(problem.inputs)
+
+    def turn(state: State, _: None) -> tuple[State, Array]:
+        key = jax.random.fold_in(jax.random.key(0), state.turn)
+        batch = jax.random.randint(key, (min(BATCH, rows),), 0, rows)
+        gradient = jax.grad(within.loss)(state.frames, batch)
+        mean = _faded(FADING[0], state.mean, gradient)
+        square = _faded(FADING[1], state.square, [g**2 for g in gradient])
+        count = state.turn + 1
+        done = state.turn / (TURNS * within.rounds)
+        length = within.first * 0.5 * (1 + jnp.cos(jnp.pi * done))
+        ways = tuple(
+            -length * _steady(m / (1 - FADING[0] ** count), s / (1 - FADING[1] ** count))
+            for m, s in zip(mean, square, strict=True)
+        )
+        radii = sphere.norm(state.frames)
+        headings = sphere.scale(sphere.project(state.frames, ways, radii), 1 / radii)
+        there = sphere.turn(state.frames, headings, 1.0, radii)
+        return State(there, mean, square, count), jnp.max(sphere.norm(headings))
+
+    state, angles = jax.lax.scan(turn, state, None, length=TURNS)
+    # Frames that lean are no other networks, but a Cholesky factor of float32 sees less of them.
+    upright = tuple(
+        frames.orthonormal(frame, fan_in + out)
+        for frame, (fan_in, out) in zip(state.frames, pairwise(problem.network.sizes), strict=True)
+    )
+    return state._replace(frames=upright), within.matrices(upright), angles[-1]
+
+
+def start_of(layers: Weights) -> State:
+    """Before the first turn: nothing is known of the gradients."""
+    nothing = tuple(jnp.zeros_like(frame) for frame in layers)
+    return State(layers, nothing, nothing, jnp.zeros((), jnp.int32))
+
+
+def _faded(kept: float, old: Weights, new: Sequence[Array]) -> Weights:
+    """Running means, a turn later."""
+    return tuple(kept * a + (1 - kept) * b for a, b in zip(old, new, strict=True))
+
+
+def _steady(mean: Array, square: Array) -> Array:
+    """Mean gradient over its root mean square, entry by entry; faint ones fade out."""
+    return mean / (jnp.sqrt(square) + FAINT * jnp.sqrt(jnp.mean(square)) + 1e-30)
 
 
 def shrunk(
@@ -122,29 +252,18 @@ def shrunk(
 
 def best_multipliers(
     network: Network, weights: Sequence[np.ndarray], scale: np.ndarray
-) -> tuple[tuple[np.ndarray, ...], np.ndarray, float]:
-    """Roots m_i and shares s_i of the best certificate there is, and its value."""
+) -> tuple[list[np.ndarray], float]:
+    """Multipliers of the best certificate there is, and its value."""
     matrices = [np.asarray(w, np.float64).T for w in network.linear(weights)]
     matrices[0] = matrices[0] * scale
     least = -1.0 if network.activation.slopes[0] < 0 else 0.0
-    slopes = [np.tile([least, 1.0], (len(a), 1)) for a in matrices[:-1]]
-    multipliers, value = optimum(matrices, slopes)
-    roots, shares, X = [], [], np.eye(len(scale))
-    for a, m in zip(matrices[:-1], multipliers, strict=True):
-        size = np.sqrt(m)
-        roots.append((size / np.sqrt(np.mean(m)))[None].astype(weights[0].dtype))
-        if least == 0:
-            seen = a @ np.linalg.solve(X, a.T)
-            shares.append(np.linalg.eigvalsh(size[:, None] * seen * size)[-1] / 4)
-            X = np.diag(m) - 0.25 * m[:, None] * seen * m
-    return tuple(roots), np.clip(shares, *SHARES).astype(weights[0].dtype), value
+    return optimum(matrices, [np.tile([least, 1.0], (len(a), 1)) for a in matrices[:-1]])
 
 
-def _divided(bounded: Bounded, weights: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """The matrices of a `Bounded`, with its divisor in the last one."""
-    with precision(bounded.dtype):
-        factor = float(jnp.exp(bounded.log_scale(tuple(map(jnp.asarray, weights)))))
-    return _scaled(weights[: bounded.problem.network.depth], factor)
+def _typical_length(problem: Problem, scale: np.ndarray) -> float:
+    """Root mean square of the inputs' norms, before they are multiplied by `scale`."""
+    squares = np.sum((np.asarray(problem.inputs, np.float64) / scale) ** 2, axis=1)
+    return float(np.sqrt(np.asarray(problem.share, np.float64) @ squares)) or 1.0
 
 
 def _scaled(weights: Sequence[np.ndarray], factor: float) -> tuple[np.ndarray, ...]:
@@ -153,6 +272,6 @@ def _scaled(weights: Sequence[np.ndarray], factor: float) -> tuple[np.ndarray, .
 
 
 def _grown(problem: Problem, weights: Sequence[np.ndarray], most: float) -> tuple[np.ndarray, ...]:
-    """With what the smooth certificate has left of the budget, as far as it lowers the loss."""
+    """With what the certificate has left of the budget, as far as it lowers the loss."""
     candidates = [_scaled(weights, factor) for factor in np.linspace(min(1.0, most), most, 5)]
     return min(candidates, key=lambda w: float(problem.loss(w)))

@@ -21,7 +21,6 @@ from jax import Array
 from greatcircle import arc as arcs
 from greatcircle import directions, sphere, steps, stopping
 from greatcircle.arc import Arc, Here
-from greatcircle.bounded import Bounded
 from greatcircle.directions import Direction, Place
 from greatcircle.precision import optimised, precision
 from greatcircle.problem import Custom, Objective, Problem
@@ -153,9 +152,7 @@ def descend(
     True
     """
     weights, sizes, dtype = _checked_start(problem, weights)
-    objective: Objective = (
-        problem if isinstance(problem, Problem | Bounded) else Custom(problem, dtype)
-    )
+    objective: Objective = problem if isinstance(problem, Problem) else Custom(problem, dtype)
     direction = direction or directions.automatic(objective)
     step = step or steps.Curvature()
     stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(5e-3)
@@ -389,8 +386,6 @@ def _checked_start(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dt
     """Weights as arrays of the working precision, and their radii."""
     if isinstance(problem, Problem):
         weights, dtype = problem.network.check_weights(weights), problem.dtype
-    elif isinstance(problem, Bounded):
-        dtype = problem.dtype
     else:
         weights = jax.tree.map(np.asarray, weights)
         wide = any(w.dtype == np.float64 for w in jax.tree.leaves(weights))

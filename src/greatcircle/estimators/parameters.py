@@ -28,10 +28,6 @@ MAY_CHANGE = (
 """Parameters that a fit may be resumed with other values of."""
 
 
-WITHIN = 0.2
-"""Share of `tol` that ends a descent within a budget."""
-
-
 class Plan(NamedTuple):
     """What the parameters say, checked before any data are looked at."""
 
@@ -43,8 +39,7 @@ class Plan(NamedTuple):
     widths: tuple[int, ...]
     budget: float | None
     """Largest certified bound, in units of y per unit of X."""
-    stop_within: Rule
-    """When a descent within the budget ends: it goes on in smaller steps than a free one."""
+    max_iter: int
 
 
 def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
@@ -71,8 +66,7 @@ def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
     if not isinstance(model.hidden_layer_sizes, str) or model.hidden_layer_sizes != "auto":
         widths = checked_widths(model.hidden_layer_sizes)
     stop = stopping.MaxIter(model.max_iter) | stopping.DecreaseBelow(float(tol))
-    within = stopping.MaxIter(model.max_iter) | stopping.DecreaseBelow(WITHIN * float(tol))
-    return Plan(method.direction, method.step, start, scaling, stop, widths, budget, within)
+    return Plan(method.direction, method.step, start, scaling, stop, widths, budget, model.max_iter)
 
 
 class Method(NamedTuple):

@@ -7,7 +7,7 @@
 | a stream of at least `SAMPLE` rows | `descend_in_batches`, without an end on all rows |
 
 A shorter stream is read and treated as rows in memory. Each descent goes with early stopping and
-with checkpoints. A Lipschitz budget that the result exceeds adds a descent within it, on all rows
+with checkpoints. A Lipschitz budget adds a descent within it, on all rows
 or on the sample of a stream; it has no checkpoints, being made anew from the end of the first.
 """
 
@@ -219,15 +219,12 @@ def within(
 ) -> Result:
     """The fit within `plan.budget`, from a free one.
 
-    Where the latter is within it already, that is all. One that was cut short is only shrunk, and
-    so is a single iteration.
+    One that was cut short is only shrunk, and so is a single iteration.
     """
     network, scaling = problems.network, problems.scaling
     assert plan.budget is not None
     scale, most = scaling.scale, plan.budget * scaling.factor
     weights = free.weights if watch.best is None else watch.best
-    if budget.certified(network, weights, scale) <= most:
-        return free
     whole = problems.of(rows)
     cut_short = free.outcome in ("interrupted", "non_finite") or (
         free.outcome == "stopped" and not watch.done()
@@ -239,7 +236,12 @@ def within(
     limit = plan.budget
     watch.begin_again(lambda _: limit)
     found = budget.descend_within(
-        whole, weights, scale, most, stop=plan.stop_within, callback=watch
+        whole,
+        weights,
+        scale,
+        most,
+        rounds=min(budget.ROUNDS, plan.max_iter),
+        callback=watch,
     )
     if watch.best is not None:
         watch.best = budget.shrunk(network, watch.best, scale, most)
