@@ -55,7 +55,7 @@ docs: .venv/docs  ## the documentation as HTML in docs/_build
 bench: .venv/dev  ## time one iteration of each method against one gradient
 	$(BIN)/python benchmarks/iteration.py --write
 
-bench-check: .venv/dev  ## the same, and fail when a limit is passed
+bench-check: .venv/dev  ## the same, and fail when a limit is passed or a program grew by a fifth
 	$(BIN)/python benchmarks/iteration.py --check
 
 clean:  ## remove the environment and everything generated

@@ -6,6 +6,9 @@ gradient is JAX's own `value_and_grad` of the same loss, written as a user would
     python benchmarks/iteration.py            print the table
     python benchmarks/iteration.py --write    and write benchmarks/iteration.json
     python benchmarks/iteration.py --check    and fail where a limit is passed
+
+The check also fails where a ratio, the operations or the instructions of a program are a fifth
+above those of benchmarks/iteration.json.
 """
 
 import argparse
@@ -26,8 +29,10 @@ from greatcircle.scaling import spectral_initialisation
 
 ROWS, REPEATS, ROUNDS = 22_401, 30, 3
 COMPILE_LIMIT = 2.0  # seconds
+REGRESSION = 1.2
+RESULTS = Path(__file__).with_suffix(".json")
 METHODS = {
-    "Method 1, Curvature": (steps.Curvature(), 2.8),
+    "Method 1, Curvature": (steps.Curvature(), 2.5),
     "Method 2, Majorant (Brent)": (steps.Majorant(), 4.0),
     "Method 2, Majorant (golden section)": (steps.Majorant("golden"), None),
     "ClosedForm": (steps.ClosedForm(), None),
@@ -83,6 +88,32 @@ def measure(problem: Problem, weights, step) -> dict[str, float]:
     }
 
 
+def counts(problem: Problem, weights, step) -> dict[str, float]:
+    """What the compiler says of an iteration's program: the same on every run."""
+    weights, sizes, _ = descent._checked_start(problem, weights)
+    direction = directions.Steepest()
+    point = descent.nowhere(weights, direction)
+    program = descent.visit_point.lower(
+        problem, jnp.asarray(sizes), point, point.angle, direction=direction, step=step
+    ).compile()
+    return {
+        "operations": program.cost_analysis()["flops"],
+        "instructions": program.as_text().count(" = "),
+    }
+
+
+def regressions(name: str, result: dict[str, float]) -> list[str]:
+    """What is a fifth above the results that are committed."""
+    if not RESULTS.exists():
+        return []
+    before = json.loads(RESULTS.read_text("utf-8"))["methods"].get(name, {})
+    return [
+        f"{what} were {before[what]:.4g} and are {result[what]:.4g}"
+        for what in ("ratio", "operations", "instructions")
+        if what in before and result[what] > REGRESSION * before[what]
+    ]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write benchmarks/iteration.json")
@@ -99,18 +130,21 @@ def main() -> int:
         result = sorted(rounds, key=lambda r: r["ratio"])[ROUNDS // 2] | {
             "compile_seconds": rounds[0]["compile_seconds"],
             "limit": limit,
+            **counts(problem, weights, step),
         }
         results[name] = result
+        worse = regressions(name, result)
         over = limit is not None and (
             result["ratio"] > limit or result["compile_seconds"] > COMPILE_LIMIT
         )
-        failed |= over
+        failed |= over or bool(worse)
         print(
             f"{name:36s} {result['ratio']:5.2f} × a gradient"
             f" ({result['iteration_ms']:.2f} ms / {result['gradient_ms']:.2f} ms),"
             f" compiled in {result['compile_seconds']:.2f} s"
             + (f", limit {limit} × and {COMPILE_LIMIT} s" if limit else "")
             + (": PASSED OVER" if over else "")
+            + "".join(f"; WORSE: {text}" for text in worse)
         )
     if options.write:
         summary = {
@@ -119,8 +153,7 @@ def main() -> int:
             "machine": f"{platform.system()} {platform.machine()}, JAX {jax.__version__}",
             "methods": results,
         }
-        path = Path(__file__).with_suffix(".json")
-        path.write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
+        RESULTS.write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
     return int(options.check and failed)
 
 

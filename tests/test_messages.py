@@ -41,6 +41,7 @@ NOT_PROVOKED = {
     "greatcircle.datasets.download:fetch": "needs the network; tests/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "needs a recording; tests/test_datasets.py",
     "greatcircle.export.extra:needed": "needs a machine without onnx; tests/test_export.py",
+    "greatcircle.descent:_check_others": "needs a process that dies; tests/test_scale.py",
     "greatcircle.callbacks:_summary_writer": "needs no tensorboardX; tests/test_callbacks.py",
     "greatcircle.certificate.sdp:_solved": "needs no clarabel; tests/test_certificate.py",
     "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/test_sweep.py",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from greatcircle.network import Network
     from greatcircle.problem import Problem
     from greatcircle.scaling import Scaling
+    from greatcircle.sharding import spread
     from greatcircle.storage import load
 
 __version__ = "0.1.0"
@@ -44,6 +45,7 @@ __all__ = [
     "load",
     "losses",
     "sphere",
+    "spread",
     "steps",
     "stopping",
 ]
@@ -58,6 +60,7 @@ _HOMES = {
     "Scaling": "scaling",
     "descend": "descent",
     "load": "storage",
+    "spread": "sharding",
 }
 
 

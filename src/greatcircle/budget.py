@@ -95,7 +95,9 @@ def descend_within(
     goal = (1 - ROUNDING) * min(budget, value)
     start = _scaled(weights, min(1.0, (1 - SLACK) * goal / value))
     first = FIRST * max(SHORT, 1 - goal / value)
-    length = _typical_length(problem, scale)
+    with precision(dtype):
+        # The usual length of a row, before it is multiplied by `scale`.
+        length = math.sqrt(_mean_square(problem, jnp.asarray(scale, dtype))) or 1.0
     begun = frames.frames_of(network, start, multipliers, scale, goal, length)
     records: list[Record] = []
     ending = "converged", "the angle has come down to zero"
@@ -260,10 +262,9 @@ def best_multipliers(
     return optimum(matrices, [np.tile([least, 1.0], (len(a), 1)) for a in matrices[:-1]])
 
 
-def _typical_length(problem: Problem, scale: np.ndarray) -> float:
-    """Root mean square of the inputs' norms, before they are multiplied by `scale`."""
-    squares = np.sum((np.asarray(problem.inputs, np.float64) / scale) ** 2, axis=1)
-    return float(np.sqrt(np.asarray(problem.share, np.float64) @ squares)) or 1.0
+@jax.jit
+def _mean_square(problem: Problem, scale: Array) -> Array:
+    return problem.share @ jnp.sum((problem.inputs / scale) ** 2, axis=1)
 
 
 def _scaled(weights: Sequence[np.ndarray], factor: float) -> tuple[np.ndarray, ...]:

@@ -40,6 +40,10 @@ Callback = Callable[[Record, Tree], bool | None]
 Keep = Callable[[Any, Sequence[Record]], None]
 
 
+class LostProcess(RuntimeError):
+    """Another process of a run on several has ended, or cannot be reached."""
+
+
 @dataclass(frozen=True)
 class Result:
     """How a run ended."""
@@ -140,6 +144,11 @@ def descend(
     Result
         Ctrl-C is a way to stop: the result then holds the best weights so far.
 
+    Raises
+    ------
+    LostProcess
+        When the rows are spread over several processes, and another one has ended.
+
     Examples
     --------
     >>> import numpy as np
@@ -204,6 +213,9 @@ def descend(
                     keep((radii, point), records)
         except KeyboardInterrupt:
             ending = "interrupted", "interrupted from the keyboard"
+        except jax.errors.JaxRuntimeError as error:
+            _check_others(len(records) + 1, error)
+            raise
         outcome, reason = ending
         log.info("%s after %d iterations: %s", outcome, len(records), reason)
         result = result_at((radii, point), unit, ending, records)
@@ -213,6 +225,15 @@ def descend(
             evaluations=evaluations,
             setup_seconds=setup_seconds,
         )
+
+
+def _check_others(iteration: int, error: Exception) -> None:
+    """Where there are other processes, an error of JAX's means that one of them is gone."""
+    if jax.process_count() > 1:
+        raise LostProcess(
+            f"iteration {iteration} did not end, because another process of the run has ended or "
+            "cannot be reached: look for its error, and start all of them again"
+        ) from error
 
 
 def result_at(

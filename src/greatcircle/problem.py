@@ -12,21 +12,25 @@ data each product is.
 
 `Problem` does them by hand for a `Network`, sharing every product. `Custom` does them by automatic
 differentiation for everything else.
+
+Many rows, and rows on several devices, go part by part (`parts.py`): the passes then leave behind
+the weights and the gradient alone, and what was seen on the way is made again where it is needed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.sharding import Mesh
 from numpy.typing import ArrayLike, DTypeLike
 
-from greatcircle import losses, sphere
+from greatcircle import losses, parts, sphere
 from greatcircle.losses import Loss
 from greatcircle.network import Adjoints, Network, Trace, Weights
-from greatcircle.precision import checked_dtype, precision
+from greatcircle.precision import FLOATS, checked_dtype, precision
 from greatcircle.scaling import checked_share
 from greatcircle.sphere import Tree
 
@@ -68,6 +72,13 @@ class _Backward(NamedTuple):
     outputs: Array
     trace: Trace
     adjoints: Adjoints
+
+
+class _Again(NamedTuple):
+    """Left by passes over parts: enough to make all else again."""
+
+    weights: Weights
+    gradient: Weights
 
 
 class Block(NamedTuple):
@@ -112,6 +123,8 @@ class Problem:
     """Loss of the zero function: inside the loop it is one, so that float32 is used well."""
     mean_square_input: Array
     """Q of Eq. (23), the mean of ‖x‖²."""
+    mesh: Mesh | None
+    """The devices that the rows are spread over (`sharding.py`); None for one."""
 
     def __init__(
         self,
@@ -130,24 +143,34 @@ class Problem:
             )
         self.network = network
         self.criterion = losses.get(loss)
-        x = checked_matrix(inputs, "inputs", network.sizes[0])
-        y = checked_matrix(targets, "targets", network.sizes[-1])
+        x = checked_rows(inputs, "inputs", network.sizes[0])
+        y = checked_rows(targets, "targets", network.sizes[-1])
         if len(x) != len(y):
             raise ValueError(
                 f"inputs has {len(x)} rows and targets {len(y)}; expected the same number: one row "
                 "of targets for each row of inputs"
             )
-        self.criterion.check(y)
         share = checked_share(sample_weight, len(x))
         dtype = checked_dtype(dtype)
+        zero = square = 0.0
         with precision(np.float64):
-            rows = jax.jit(self.criterion.rows)(np.zeros_like(y), y)
-            zero = float(share @ np.asarray(rows))
+            loss_of_rows = jax.jit(self.criterion.rows)
+            for some in _pieces(len(x)):
+                seen, wanted = (np.asarray(part[some], np.float64) for part in (x, y))
+                self.criterion.check(wanted)
+                lost = np.asarray(loss_of_rows(np.zeros_like(wanted), wanted))
+                zero += float(share[some] @ lost)
+                square += float(share[some] @ np.sum(seen**2, axis=1))
         with precision(dtype):
-            self.inputs, self.targets = jnp.asarray(x, dtype), jnp.asarray(y, dtype)
+            # An array of JAX's stays where it is; others are copied once.
+            self.inputs, self.targets = (
+                jnp.asarray(given if isinstance(given, Array) else checked, dtype)
+                for given, checked in ((inputs, x), (targets, y))
+            )
             self.share = jnp.asarray(share, dtype)
             self.unit = jnp.asarray(zero if zero > 0 else 1.0, dtype)
-            self.mean_square_input = jnp.asarray(share @ np.sum(x**2, axis=1), dtype)
+            self.mean_square_input = jnp.asarray(square, dtype)
+        self.mesh = None
 
     def with_rows(
         self, inputs: ArrayLike, targets: ArrayLike, sample_weight: ArrayLike | None = None
@@ -164,16 +187,18 @@ class Problem:
         other.unit = self.unit
         return other
 
-    def tree_flatten(self) -> tuple[tuple[Array, ...], tuple[Network, Loss]]:
+    def tree_flatten(self) -> tuple[tuple[Array, ...], tuple[Network, Loss, Mesh | None]]:
         """For JAX: the data are leaves, the network and the loss are structure."""
         leaves = (self.inputs, self.targets, self.share, self.unit, self.mean_square_input)
-        return leaves, (self.network, self.criterion)
+        return leaves, (self.network, self.criterion, self.mesh)
 
     @classmethod
-    def tree_unflatten(cls, structure: tuple[Network, Loss], leaves: Sequence[Any]) -> Self:
+    def tree_unflatten(
+        cls, structure: tuple[Network, Loss, Mesh | None], leaves: Sequence[Any]
+    ) -> Self:
         """For JAX."""
         problem = object.__new__(cls)
-        problem.network, problem.criterion = structure
+        problem.network, problem.criterion, problem.mesh = structure
         problem.inputs, problem.targets, problem.share = leaves[:3]
         problem.unit, problem.mean_square_input = leaves[3:]
         return problem
@@ -197,30 +222,58 @@ class Problem:
         with precision(self.dtype):
             return value_of(self, tuple(map(jnp.asarray, weights))) * self.unit
 
+    @property
+    def in_parts(self) -> bool:
+        """Whether passes over the rows go part by part."""
+        return self.mesh is not None or len(self.inputs) > parts.WHOLE
+
     def value(self, weights: Weights) -> Array:
         """The loss in units of `unit`."""
-        return self.scaled_loss_of(self.network.apply(weights, self.inputs))
+        return parts.summed(self, _value, weights) if self.in_parts else _value(self, weights)
 
-    def forward(self, weights: Weights) -> tuple[Array, _Forward]:
+    def forward(self, weights: Weights) -> tuple[Array, _Forward | _Again]:
         """The loss, and what each layer saw."""
+        if self.in_parts:  # the gradient at once: it would have to go forward again
+            loss, gradient = parts.summed(self, _value_and_gradient, weights)
+            return loss, _Again(weights, gradient)
         outputs, trace = self.network.forward(weights, self.inputs)
         return self.scaled_loss_of(outputs), _Forward(outputs, trace)
 
-    def backward(self, weights: Weights, left: _Forward) -> tuple[Weights, _Backward]:
+    def backward(
+        self, weights: Weights, left: _Forward | _Again
+    ) -> tuple[Weights, _Backward | _Again]:
         """The gradient, and the adjoint of each layer."""
+        if isinstance(left, _Again):
+            return left.gradient, left
         pull = jax.grad(self.scaled_loss_of)(left.outputs)
         gradient, adjoints = self.network.backward(weights, left.trace, pull)
         return gradient, _Backward(*left, adjoints)
 
-    def second_order(self, weights: Weights, velocity: Weights, left: _Backward) -> Array:
+    def _sum(self, quantity: Callable[..., Any], left: _Backward | _Again, *more: Any) -> Any:
+        """A sum over the rows of what `quantity` makes of what a backward pass left."""
+        if isinstance(left, _Backward):
+            return quantity(self, left, *more)
+
+        def again(part: Problem, weights: Weights, *more: Any) -> Any:
+            return quantity(part, part._passed(weights), *more)
+
+        return parts.summed(self, again, left.weights, *more)
+
+    def _passed(self, weights: Weights) -> _Backward:
+        """What the backward pass over all rows at once leaves."""
+        left = _Forward(*self.network.forward(weights, self.inputs))
+        return self.backward(weights, left)[1]  # type: ignore[return-value]
+
+    def second_order(self, weights: Weights, velocity: Weights, left: _Backward | _Again) -> Array:
         """vᵀ ∇²L v: the loss's own curvature along f', plus its slope along f''."""
-        push, bend = self.network.second_order(weights, velocity, left.trace, left.adjoints)
-        return quadratic_form(self.scaled_loss_of, left.outputs, push) + bend
+        return self._sum(_second_order, left, weights, velocity)
 
     def linearised(
-        self, weights: Weights, left: _Backward, share: float = 1.0, turn: Any = 0
+        self, weights: Weights, left: _Backward | _Again, share: float = 1.0, turn: Any = 0
     ) -> tuple[Callable[[Weights], Weights], float]:
         """The map v ↦ Jᵀ H J v, from a block of the rows: blocks take turns."""
+        if isinstance(left, _Again):
+            return parts.linearised(self, _image, weights, share, turn)
         block = self.block(share, turn)
         outputs, trace = block.some(left.outputs), jax.tree.map(block.some, left.trace)
 
@@ -248,61 +301,112 @@ class Problem:
         pull = jax.grad(lambda f: scale * (weight @ self.criterion.rows(f, targets)))
         return Block(some, pull, taken / rows if blocks > 1 else 1.0)
 
-    def moments(self, headings: Weights, left: _Backward) -> tuple[Array, Array, Array]:
+    def moments(self, headings: Weights, left: _Backward | _Again) -> tuple[Array, Array, Array]:
         """Means over the rows of ‖hW‖², ⟨hW, hU⟩ and ‖hU‖² for each layer."""
-        sums = (*left.trace.sums, left.outputs)
-        pairs = [
-            (made, self.network.layer(seen, u))
-            for seen, made, u in zip(left.trace.inputs, sums, headings, strict=True)
-        ]
+        return self._sum(_moments, left, headings)
 
-        def mean(a: Array, b: Array) -> Array:
-            return self.share @ jnp.sum(a * b, axis=1)
-
-        return (
-            jnp.stack([mean(made, made) for made, _ in pairs]),
-            jnp.stack([mean(made, turned) for made, turned in pairs]),
-            jnp.stack([mean(turned, turned) for _, turned in pairs]),
-        )
-
-    def pull(self, left: _Backward) -> Array:
+    def pull(self, left: _Backward | _Again) -> Array:
         """Root mean square of the loss's gradient in the outputs."""
-        share = jnp.where(self.share > 0, self.share, 1)
-        return jnp.sqrt(jnp.sum(jnp.sum(left.adjoints.sums[-1] ** 2, axis=1) / share))
+        return jnp.sqrt(self._sum(_squared_pull, left))
 
     def largest_input(self) -> Array:
         """Largest ‖x‖ of a row that counts."""
         return jnp.sqrt(jnp.max(jnp.where(self.share > 0, jnp.sum(self.inputs**2, axis=1), 0)))
 
-    def pushed(self, weights: Weights, velocity: Weights, left: _Backward) -> tuple[Array, Array]:
-        """J v and H J v, so that their inner products are those of Jᵀ H J."""
-        push = self.network.push(weights, velocity, left.trace)
-        return push, jax.jvp(jax.grad(self.scaled_loss_of), (left.outputs,), (push,))[1]
+    def gram(self, weights: Weights, velocities: Sequence[Weights], left: Any) -> Array:
+        """Inner products of velocities in the Gauss-Newton matrix: ⟨J a, H J b⟩ of each pair."""
+        return self._sum(_gram, left, weights, tuple(velocities))
 
-    def kronecker(self, left: _Backward) -> tuple[Array, Array]:
+    def kronecker(self, left: _Backward | _Again) -> tuple[Array, Array]:
         """Second moments of what each layer sees and of the loss's slope in what it makes.
 
         Both as stacks over the layers, filled up with zeros. Their Kronecker products stand for
         the blocks of the Gauss-Newton matrix (`docs/directions.md`).
         """
-        root = jnp.sqrt(self.share)[:, None]
-        safe = jnp.where(root > 0, root, 1)
-        seen = [root * h for h in left.trace.inputs]
-        if self.network.bias:
-            seen = [jnp.hstack([h, root]) for h in seen]
-        slopes = [a / safe for a in left.adjoints.sums]
+        seen, slopes, square = self._sum(_second_moments, left)
         # At the output their second moment is H, on average, up to this factor.
-        last = slopes[-1]
-        size = jnp.sum(last**2) * self.unit / (last.shape[1] * self.criterion.curvature)
-        scale = 1 / jnp.where(size > 0, size, 1)
-        return (
-            sphere.stacked([h.T @ h for h in seen]),
-            scale * sphere.stacked([s.T @ s for s in slopes]),
-        )
+        size = square * self.unit / (self.network.sizes[-1] * self.criterion.curvature)
+        return seen, (1 / jnp.where(size > 0, size, 1)) * slopes
 
     def scaled_loss_of(self, outputs: Array) -> Array:
         """Mean loss of given outputs, in units of `unit`."""
         return self.loss_of(outputs) / self.unit
+
+
+# What follows are sums over rows, of a problem that is small enough to do them all at once.
+
+
+def _value(problem: Problem, weights: Weights) -> Array:
+    return problem.scaled_loss_of(problem.network.apply(weights, problem.inputs))
+
+
+def _value_and_gradient(problem: Problem, weights: Weights) -> tuple[Array, Weights]:
+    left = _Forward(*problem.network.forward(weights, problem.inputs))
+    return problem.scaled_loss_of(left.outputs), problem.backward(weights, left)[0]
+
+
+def _second_order(problem: Problem, left: _Backward, weights: Weights, velocity: Weights) -> Array:
+    push, bend = problem.network.second_order(weights, velocity, left.trace, left.adjoints)
+    return quadratic_form(problem.scaled_loss_of, left.outputs, push) + bend
+
+
+def _image(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
+    """Jᵀ H J v."""
+    outputs, trace = problem.network.forward(weights, problem.inputs)
+    push = problem.network.push(weights, velocity, trace)
+    curved = jax.jvp(jax.grad(problem.scaled_loss_of), (outputs,), (push,))[1]
+    return problem.network.backward(weights, trace, curved)[0]
+
+
+def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Array, Array, Array]:
+    sums = (*left.trace.sums, left.outputs)
+    pairs = [
+        (made, problem.network.layer(seen, u))
+        for seen, made, u in zip(left.trace.inputs, sums, headings, strict=True)
+    ]
+
+    def mean(a: Array, b: Array) -> Array:
+        return problem.share @ jnp.sum(a * b, axis=1)
+
+    return (
+        jnp.stack([mean(made, made) for made, _ in pairs]),
+        jnp.stack([mean(made, turned) for made, turned in pairs]),
+        jnp.stack([mean(turned, turned) for _, turned in pairs]),
+    )
+
+
+def _squared_pull(problem: Problem, left: _Backward) -> Array:
+    share = jnp.where(problem.share > 0, problem.share, 1)
+    return jnp.sum(jnp.sum(left.adjoints.sums[-1] ** 2, axis=1) / share)
+
+
+def _gram(
+    problem: Problem, left: _Backward, weights: Weights, velocities: tuple[Weights, ...]
+) -> Array:
+    pushes = [problem.network.push(weights, v, left.trace) for v in velocities]
+    slope = jax.grad(problem.scaled_loss_of)
+    curved = [jax.jvp(slope, (left.outputs,), (push,))[1] for push in pushes]
+    # H is symmetric: each pair once.
+    return jnp.array(
+        [
+            [jnp.vdot(pushes[max(i, j)], curved[min(i, j)]) for j in range(len(pushes))]
+            for i in range(len(pushes))
+        ]
+    )
+
+
+def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Array]:
+    root = jnp.sqrt(problem.share)[:, None]
+    safe = jnp.where(root > 0, root, 1)
+    seen = [root * h for h in left.trace.inputs]
+    if problem.network.bias:
+        seen = [jnp.hstack([h, root]) for h in seen]
+    slopes = [a / safe for a in left.adjoints.sums]
+    return (
+        sphere.stacked([h.T @ h for h in seen]),
+        sphere.stacked([s.T @ s for s in slopes]),
+        jnp.sum(slopes[-1] ** 2),
+    )
 
 
 class Custom:
@@ -383,10 +487,23 @@ def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tre
     return jax.jvp(along, (point,), (velocity,))[1]
 
 
-def checked_matrix(values: ArrayLike, name: str, columns: int | None = None) -> np.ndarray:
-    """Finite float64 matrix with at least one row, or an error that names the argument."""
+PIECE = 65_536
+"""Rows that are looked at in float64 at a time."""
+
+
+def _pieces(rows: int) -> Iterator[slice]:
+    return (slice(first, first + PIECE) for first in range(0, rows, PIECE))
+
+
+def checked_rows(values: ArrayLike, name: str, columns: int) -> np.ndarray:
+    """Finite matrix with at least one row, or an error that names the argument.
+
+    Copied only where it is not of floating-point numbers already.
+    """
     try:
-        array = np.asarray(values, np.float64)
+        array = np.asarray(values)
+        if array.dtype not in FLOATS:
+            array = np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise ValueError(
             f"{name} has entries that are not numbers; expected a matrix: encode text, and give "
@@ -399,16 +516,19 @@ def checked_matrix(values: ArrayLike, name: str, columns: int | None = None) -> 
         )
     if 0 in array.shape:
         raise ValueError(f"{name} is empty, shape {array.shape}; expected at least one row")
-    if columns is not None and array.shape[1] != columns:
+    if array.shape[1] != columns:
         raise ValueError(
             f"{name} has {array.shape[1]} columns; the network expects {columns}: "
             "change the data or the network's sizes"
         )
-    bad = ~np.isfinite(array)
-    if bad.any():
-        row, column = np.argwhere(bad)[0]
+    bad = [
+        np.argwhere(~np.isfinite(array[some])) + np.array([some.start, 0])
+        for some in _pieces(len(array))
+    ]
+    if count := sum(map(len, bad)):
+        row, column = np.concatenate(bad)[0]
         raise ValueError(
-            f"{name} has {bad.sum()} entries that are NaN or infinite, the first in row {row}, "
+            f"{name} has {count} entries that are NaN or infinite, the first in row {row}, "
             f"column {column}: remove or fill them before training"
         )
     return array

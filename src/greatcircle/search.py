@@ -65,83 +65,77 @@ def brent(function: Function, low: Array, high: Array, tolerance: float) -> tupl
     class State(NamedTuple):
         low: Array
         high: Array
-        best: Array
-        second: Array
-        third: Array
-        at_best: Array
-        at_second: Array
-        at_third: Array
+        points: Array  # the best, the second and the third
+        values: Array  # there
         last: Array  # the move of this step
         before: Array  # the move of the step before last
         evaluations: Array
 
     def going(s: State) -> Array:
         middle = (s.low + s.high) / 2
-        far = jnp.abs(s.best - middle) > 2 * tolerance - (s.high - s.low) / 2
-        return far & (s.evaluations < MAX_EVALUATIONS)
+        far = jnp.abs(s.points[0] - middle) > 2 * tolerance - (s.high - s.low) / 2
+        return (s.evaluations == 0) | far & (s.evaluations < MAX_EVALUATIONS)
 
     def step(s: State) -> State:
+        best, second, third = s.points
+        at_best, at_second, at_third = s.values
         middle = (s.low + s.high) / 2
         # Parabola through the three best points: its minimum lies at best + p / q.
-        r = (s.best - s.second) * (s.at_best - s.at_third)
-        q = (s.best - s.third) * (s.at_best - s.at_second)
-        p = (s.best - s.third) * q - (s.best - s.second) * r
+        r = (best - second) * (at_best - at_third)
+        q = (best - third) * (at_best - at_second)
+        p = (best - third) * q - (best - second) * r
         q = 2 * (q - r)
         p, q = jnp.where(q > 0, -p, p), jnp.abs(q)
-        inside = (p > q * (s.low - s.best)) & (p < q * (s.high - s.best))
+        inside = (p > q * (s.low - best)) & (p < q * (s.high - best))
         shrinking = jnp.abs(p) < jnp.abs(q * s.before / 2)
         trusted = (jnp.abs(s.before) > tolerance) & inside & shrinking
         parabolic = p / jnp.where(q > 0, q, 1)
-        landing = s.best + parabolic
+        landing = best + parabolic
         near_end = (landing - s.low < 2 * tolerance) | (s.high - landing < 2 * tolerance)
-        toward_middle = jnp.where(s.best < middle, tolerance, -tolerance)
+        toward_middle = jnp.where(best < middle, tolerance, -tolerance)
         parabolic = jnp.where(near_end, toward_middle, parabolic)
-        room = jnp.where(s.best < middle, s.high - s.best, s.low - s.best)
+        room = jnp.where(best < middle, s.high - best, s.low - best)
         move = jnp.where(trusted, parabolic, GOLDEN * room)
         before = jnp.where(trusted, s.last, room)
         # Never closer than the tolerance to the best point: nothing could be learned there.
-        x = s.best + jnp.where(
+        x = best + jnp.where(
             jnp.abs(move) >= tolerance, move, jnp.where(move > 0, tolerance, -tolerance)
         )
+        # The first evaluation is in the loop, too, so that the function is compiled once.
+        begun = s.evaluations > 0
+        x = jnp.where(begun, x, best)
         fx = function(x)
 
-        better = fx <= s.at_best
-        low = jnp.where(
-            better, jnp.where(x >= s.best, s.best, s.low), jnp.where(x < s.best, x, s.low)
-        )
-        high = jnp.where(
-            better, jnp.where(x >= s.best, s.high, s.best), jnp.where(x < s.best, s.high, x)
-        )
-        is_second = ~better & ((fx <= s.at_second) | (s.second == s.best))
-        is_third = (
-            ~better
-            & ~is_second
-            & ((fx <= s.at_third) | (s.third == s.best) | (s.third == s.second))
-        )
+        better = fx <= at_best
+        right = x >= best
+        # The new point or the best one becomes an end: the one with the higher value.
+        end = jnp.where(better, best, x)
+        low = jnp.where(begun & (better == right), end, s.low)
+        high = jnp.where(begun & (better != right), end, s.high)
+        is_second = (fx <= at_second) | (second == best)
+        is_third = (fx <= at_third) | (third == best) | (third == second)
+        rank = jnp.where(better, 0, jnp.where(is_second, 1, jnp.where(is_third, 2, 3)))
 
-        def ranked(best: Array, second: Array, third: Array, new: Array) -> tuple[Array, ...]:
-            return (
-                jnp.where(better, new, best),
-                jnp.where(better, best, jnp.where(is_second, new, second)),
-                jnp.where(better | is_second, second, jnp.where(is_third, new, third)),
-            )
+        def ranked(old: Array, new: Array) -> Array:
+            place = jnp.arange(3)
+            moved_up = jnp.where(place < rank, old, jnp.where(place == rank, new, jnp.roll(old, 1)))
+            return jnp.where(begun, moved_up, new)
 
         return State(
             low,
             high,
-            *ranked(s.best, s.second, s.third, x),
-            *ranked(s.at_best, s.at_second, s.at_third, fx),
-            last=move,
-            before=before,
+            ranked(s.points, x),
+            ranked(s.values, fx),
+            last=jnp.where(begun, move, 0),
+            before=jnp.where(begun, before, 0),
             evaluations=s.evaluations + 1,
         )
 
-    first = low + GOLDEN * (high - low)
-    value = function(first)
-    none = jnp.zeros_like(first)
-    start = State(low, high, first, first, first, value, value, value, none, none, jnp.asarray(1))
+    none = jnp.zeros_like(low)
+    first = jnp.full((3,), low + GOLDEN * (high - low))
+    start = State(low, high, first, jnp.zeros_like(first), none, none, jnp.asarray(0))
     end = jax.lax.while_loop(going, step, start)
-    return end.best, end.at_best
+    return end.points[0], end.values[0]
 
 
 def polynomial(coefficients: Array, upper: float) -> Array:

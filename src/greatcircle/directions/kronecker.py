@@ -74,14 +74,11 @@ class Kronecker:
         last = place.bring(memory.way)
         matrices = sphere.unpack(place.weights)
 
-        def pushed(v: Tree) -> tuple[Array, Array]:
-            velocity = sphere.unpack(sphere.scale(v, place.radii))
-            return problem.pushed(matrices, velocity, place.left)
+        def velocity(v: Tree) -> Tree:
+            return sphere.unpack(sphere.scale(v, place.radii))
 
-        (a, Ha), (b, Hb) = pushed(natural), pushed(last)
-        curved = [[jnp.vdot(a, Ha), jnp.vdot(b, Ha)], [jnp.vdot(b, Ha), jnp.vdot(b, Hb)]]
+        G = problem.gram(matrices, [velocity(natural), velocity(last)], place.left)
         sizes = [sphere.dot(x, y) for x, y in ((natural, natural), (natural, last), (last, last))]
-        G = jnp.array(curved)
         S = jnp.array([[sizes[0], sizes[1]], [sizes[1], sizes[2]]])
         slope = jnp.stack([sphere.dot(place.gradient, v) for v in (natural, last)])
         c = _solve_2(G + damping * S, -slope)

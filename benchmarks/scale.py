@@ -1,0 +1,389 @@
+"""How far one machine is used: arithmetic, rows, memory, processes, many runs.
+
+    python benchmarks/scale.py [rate rows memory processes seeds experiments] [--write] [--quick]
+
+Each part prints its ratio and the limit for it; `--write` puts them into benchmarks/scale.json, the
+parts that were not run staying as they are there. Ratios are of medians taken in turn, so that what
+else the machine does falls on both sides alike. Every measurement runs in a process of its own,
+with one thread for one core where it says so: JAX and NumPy alike.
+"""
+
+import argparse
+import json
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import closing
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+RESULTS = Path(__file__).with_suffix(".json")
+PAPER = (12, 25, 30, 15, 3)
+WIDE = (256,) * 5
+ONE_THREAD = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
+
+
+class Seconds(NamedTuple):
+    """Of the clock on the wall, and of the processor for this process alone."""
+
+    wall: float
+    cpu: float
+
+    def over(self, other: "Seconds") -> dict[str, float]:
+        """Ratios; where the machine has nothing else to do, both are the same."""
+        return {"ratio": self.wall / other.wall, "ratio of CPU seconds": self.cpu / other.cpu}
+
+
+def medians(times: list[Seconds]) -> Seconds:
+    return Seconds(*map(statistics.median, zip(*times, strict=True)))
+
+
+def timed(function, repeats: int) -> Seconds:
+    import jax
+
+    times = []
+    for _ in range(repeats):
+        wall, cpu = time.perf_counter(), time.process_time()
+        jax.block_until_ready(function())
+        times.append(Seconds(time.perf_counter() - wall, time.process_time() - cpu))
+    return medians(times)
+
+
+def in_turn(functions: dict, rounds: int, repeats: int) -> dict[str, Seconds]:
+    """Median over the rounds of the median of each, all of them measured in every round."""
+    times = {name: [] for name in functions}
+    for _ in range(rounds):
+        for name, function in functions.items():
+            times[name].append(timed(function, repeats))
+    return {name: medians(values) for name, values in times.items()}
+
+
+def random_problem(sizes, rows: int):
+    """Device arrays that no copy on the host stands behind: cosines, which need no generator."""
+    import jax
+    import jax.numpy as jnp
+
+    from greatcircle import Network, Problem
+
+    @partial(jax.jit, static_argnums=(0, 1))
+    def waves(rows, columns):
+        row = jnp.arange(rows, dtype=jnp.float32)[:, None]
+        return jnp.cos(row * (1 + jnp.arange(columns, dtype=jnp.float32)) * 0.7137)
+
+    return Problem(Network(sizes), waves(rows, sizes[0]), 0.1 * waves(rows, sizes[-1]))
+
+
+def iteration_of(problem, step=None, direction=None):
+    """One accepted iteration, as often as one likes: from a point of infinite loss."""
+    import jax.numpy as jnp
+
+    from greatcircle import descent, directions, steps
+
+    weights, sizes, _ = descent._checked_start(problem, problem.network.initial_weights(0))
+    direction, step = direction or directions.Steepest(), step or steps.Curvature()
+    visit = partial(
+        descent.visit_point, problem, jnp.asarray(sizes), direction=direction, step=step
+    )
+    point = descent.nowhere(weights, direction)
+    _, point = visit(point, point.angle)
+    return partial(visit, point._replace(loss=jnp.full_like(point.loss, jnp.inf)), point.angle / 9)
+
+
+def operations(sizes, rows: int) -> int:
+    """Of the matrix products of a Method 1 iteration, two for each multiplication.
+
+    With P_i = fan_in · fan_out: forward Σ P, backward 2 Σ P without the adjoint of the inputs, and
+    second order h V, h' W and h' V, of which the first layer has only the first.
+    """
+    P = [a * b for a, b in pairwise(sizes)]
+    return 2 * rows * (6 * sum(P) - 3 * P[0])
+
+
+def rate(quick: bool) -> dict:
+    """Arithmetic of a Method 1 iteration beside NumPy's product of two 2000 × 2000 matrices."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    A = np.random.default_rng(0).standard_normal((2000, 2000)).astype(np.float32)
+    results = {}
+    for name, sizes, rows in (("25", PAPER, 22_401), ("256", WIDE, 5_000 if quick else 20_000)):
+        problem = random_problem(sizes, rows)
+        h = [jnp.full((rows, n), 0.1) for n in sizes]
+        W = [jnp.full(shape, 0.1) for shape in problem.network.shapes]
+        # The products that the iteration consists of, and nothing else.
+        kinds = {
+            "h W": (jax.jit(lambda h, w, p: h @ w), 4),
+            "p Wᵀ": (jax.jit(lambda h, w, p: p @ w.T), 1),
+            "hᵀ p": (jax.jit(lambda h, w, p: h.T @ p), 1),
+        }
+
+        def products(h=h, W=W, kinds=kinds):
+            done = []
+            for i, w in enumerate(W):
+                for kind, (function, times) in kinds.items():
+                    first = {"h W": 2, "p Wᵀ": 0, "hᵀ p": 1}[kind]
+                    for _ in range(times if i else first):
+                        done.append(function(h[i], w, h[i + 1]))
+            return done
+
+        functions = {
+            "peak": lambda: A @ A,
+            "iteration": iteration_of(problem),
+            "products alone": products,
+        }
+        for function in functions.values():
+            jax.block_until_ready(function())
+        seconds = in_turn(functions, 3 if quick else 7, 5 if name == "25" else 2)
+        # Seconds that the peak would take for the same arithmetic, over those that were taken.
+        least = operations(sizes, rows) / (2 * 2000**3)
+        peak = Seconds(*(least * s for s in seconds["peak"]))
+        results[name] = {
+            **peak.over(seconds["iteration"]),
+            "limit": 0.35 if name == "25" else 0.7,
+            "peak_gflops": 2 * 2000**3 / seconds["peak"].wall / 1e9,
+            "products alone": peak.over(seconds["products alone"]),
+            "share of the products": seconds["products alone"].over(seconds["iteration"]),
+            "seconds": seconds,
+        }
+    return results
+
+
+def rows(quick: bool) -> dict:
+    """An iteration of a million rows beside one of a hundred thousand."""
+    counts = (30_000, 300_000) if quick else (100_000, 1_000_000)
+    functions = {str(n): iteration_of(random_problem(PAPER, n)) for n in counts}
+    seconds = in_turn(functions, 3 if quick else 7, 2)
+    few, many = seconds.values()
+    return {"rows": {**many.over(few), "limit": 10.5, "seconds": seconds}}
+
+
+def resident(rows: int) -> dict:
+    """Largest resident memory of two iterations of Method 1 and of `auto`, in MB."""
+    from greatcircle import descend, directions, stopping
+
+    problem = random_problem(PAPER, rows)
+    weights = problem.network.initial_weights(0)
+    for direction in (directions.Steepest(), None):
+        descend(problem, weights, direction=direction, stop=stopping.MaxIter(2))
+    status = Path("/proc/self/status").read_text("utf-8").splitlines()
+    peak = next(line for line in status if line.startswith("VmHWM"))
+    return {
+        "peak_mb": int(peak.split()[1]) * 1024 / 1e6,
+        "data_mb": (problem.inputs.nbytes + problem.targets.nbytes) / 1e6,
+    }
+
+
+def memory(quick: bool) -> dict:
+    """Resident memory beyond the data, less that of the same with a hundred rows."""
+    count = 1_000_000 if quick else 10_000_000
+    small, large = (child("resident", n, environment={}) for n in (100, count))
+    beyond = large["peak_mb"] - large["data_mb"] - small["peak_mb"]
+    return {
+        "memory": {"ratio": beyond, "limit": 500, "rows": count, "few rows": small, "many": large}
+    }
+
+
+def worker(process: int, count: int, port: int, total: int, repeats: int) -> dict:
+    """Seconds of an iteration on some of the rows, on a core of its own."""
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[process]})
+    import jax
+
+    if count > 1:
+        jax.distributed.initialize(f"127.0.0.1:{port}", count, process)
+    from greatcircle import directions, spread, steps
+
+    problem = random_problem(PAPER, total // count)
+    problem = spread(problem) if count > 1 else problem
+    iteration = iteration_of(problem, steps.Curvature(), directions.Steepest())
+    jax.block_until_ready(iteration())
+    return {"seconds": timed(iteration, repeats)}
+
+
+def processes(quick: bool) -> dict:
+    """Two processes on a core each beside one on one, the same rows in all."""
+    total, repeats = (200_000, 5) if quick else (1_000_000, 7)
+    ones, twos = [], []
+    for _ in range(1 if quick else 3):
+        ones.append(Seconds(*child("worker", 0, 1, 0, total, repeats)["seconds"]))
+        with closing(socket.socket()) as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        pair = [start("worker", i, 2, port, total, repeats) for i in range(2)]
+        both = [ended(process)["seconds"] for process in pair]
+        twos.append(Seconds(*map(max, zip(*both, strict=True))))
+    ratios = medians(twos).over(medians(ones))
+    return {"processes": {**ratios, "limit": 0.6, "one": ones, "two": twos}}
+
+
+def seeds(quick: bool) -> dict:
+    """Forty runs of Experiment 1, Method 1, in one program beside one after another."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from greatcircle import Network, Problem, descent, directions, steps
+    from greatcircle.datasets import ground_effect
+    from greatcircle.precision import optimised
+    from greatcircle.scaling import spectral_initialisation
+
+    table, many = ground_effect.generate(22_401), 8 if quick else 40
+    network, direction, step = Network(PAPER), directions.Steepest(), steps.Curvature()
+    visit = partial(descent.visit_point, direction=direction, step=step)
+    plain = partial(descent.visit_point.__wrapped__, direction=direction, step=step)
+    runs = []
+    for seed in range(many):
+        split = np.random.default_rng(seed).permutation(22_401)[:17_920]
+        weights, scaling = spectral_initialisation(network, table.y[split], seed)
+        problem = Problem(network, scaling.inputs(table.X)[split], scaling.targets(table.y[split]))
+        weights, sizes, _ = descent._checked_start(problem, weights)
+        runs.append((problem, jnp.asarray(sizes), descent.nowhere(weights, direction)))
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs)
+    lost = jnp.full((), jnp.inf)
+
+    @partial(jax.jit, compiler_options=optimised(1))
+    def batched(problems, radii, points, angles):
+        return jax.vmap(plain)(problems, radii, points, angles)
+
+    points = [visit(*run, run[2].angle)[1]._replace(loss=lost) for run in runs]
+    together = batched(*stacked, stacked[2].angle)[1]
+    together = together._replace(loss=jnp.full((many,), jnp.inf))
+    functions = {
+        "batched": lambda: batched(stacked[0], stacked[1], together, together.angle),
+        "one after another": lambda: [
+            visit(run[0], run[1], point, point.angle)
+            for run, point in zip(runs, points, strict=True)
+        ],
+    }
+    for function in functions.values():
+        jax.block_until_ready(function())
+    seconds = in_turn(functions, 3 if quick else 5, 2)
+    ratios = seconds["batched"].over(seconds["one after another"])
+    return {"seeds": {**ratios, "limit": 0.8, "runs": many, "seconds": seconds}}
+
+
+def cells(process: int, iterations: int) -> dict:
+    """Seconds of an iteration of each network of both experiments, test objective included."""
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[process]})
+    from greatcircle.datasets import ground_effect
+    from greatcircle.experiments import exp1, exp2
+    from greatcircle.experiments.run import train
+    from greatcircle.methods import STEPS
+
+    table = ground_effect.generate(22_401)
+    total = Seconds(0, 0)
+    for job in [*exp1.jobs(["ad", "mm"], 1), *exp2.jobs(1)]:
+        clock: list[Seconds] = []
+        train(
+            table,
+            step=STEPS[job.step],
+            hidden=job.hidden,
+            iterations=iterations,
+            seed=process,
+            progress=lambda _, clock=clock: clock.append(
+                Seconds(time.perf_counter(), time.process_time())
+            ),
+        )
+        each = medians([Seconds(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(clock)])
+        total = Seconds(*(t + job.iterations * e for t, e in zip(total, each, strict=True)))
+    return {"seconds": total}
+
+
+def experiments(quick: bool) -> dict:
+    """Hours of both experiments with 40 seeds, from a few iterations of every network.
+
+    Two workers do it at once, a core each; both count, with the memory settings of `sweep`.
+    Compilation is left out: a worker compiles each of the 27 programs once.
+    """
+    from greatcircle.experiments.exp1 import SEEDS
+    from greatcircle.experiments.sweep import KEEP_MEMORY
+
+    environment = {**ONE_THREAD, "GLIBC_TUNABLES": KEEP_MEMORY}
+    pair = [start("cells", i, 4 if quick else 8, environment=environment) for i in range(2)]
+    each = [Seconds(*ended(process)["seconds"]) for process in pair]
+    wall, cpu = (SEEDS * statistics.mean(s) / 2 / 3600 for s in zip(*each, strict=True))
+    return {
+        "experiments": {
+            "ratio": wall,
+            "ratio of CPU seconds": cpu,
+            "limit": 2.5,
+            "seconds of one seed": each,
+        }
+    }
+
+
+PARTS = {
+    "rate": (rate, ONE_THREAD, "of the peak", min),
+    "rows": (rows, ONE_THREAD, "times the time", max),
+    "memory": (memory, {}, "MB beyond the data", max),
+    "processes": (processes, {}, "of the time of one", max),
+    "seeds": (seeds, ONE_THREAD, "of the time one by one", max),
+    "experiments": (experiments, {}, "hours", max),
+}
+
+
+def start(name: str, *arguments, environment=ONE_THREAD) -> subprocess.Popen:
+    command = [sys.executable, __file__, "--call", name, json.dumps(arguments)]
+    return subprocess.Popen(
+        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
+    )
+
+
+def ended(process: subprocess.Popen) -> dict:
+    out, _ = process.communicate()
+    if process.returncode:
+        raise SystemExit(f"{process.args} ended with {process.returncode}")
+    return json.loads(out.splitlines()[-1])
+
+
+def child(name: str, *arguments, environment=ONE_THREAD) -> dict:
+    return ended(start(name, *arguments, environment=environment))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="by default all of them")
+    parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")
+    parser.add_argument("--quick", action="store_true", help="fewer rows and repetitions")
+    parser.add_argument("--call", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.call:
+        name, arguments = options.call
+        print(json.dumps(globals()[name](*json.loads(arguments))))
+        return
+    by_cpu = "ratio of CPU seconds"
+    found = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {}
+    for part in options.parts or PARTS:
+        _, environment, unit, worst = PARTS[part]
+        result = child(part, options.quick, environment=environment)
+        for name, row in result.items():
+            within = worst(row["ratio"], row["limit"]) == row["limit"]
+            label = part if name == part else f"{part}, width {name}"
+            print(
+                f"{label:20s} {row['ratio']:8.3g} {unit}, limit {row['limit']}"
+                + ("" if within else ": NOT MET")
+                + (f" ({row[by_cpu]:.3g} by CPU seconds)" if by_cpu in row else ""),
+                flush=True,
+            )
+        found[part] = {
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            "load": os.getloadavg()[0],
+            **result,
+        }
+    if options.write:
+        RESULTS.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""One process of a run on several, for `test_scale.py`.
+
+    python scale_script.py PROCESS COUNT PORT FOLDER [ITERATION AT WHICH PROCESS 1 DIES]
+
+With a COUNT of 1 there is no `jax.distributed`. The result goes to FOLDER/PROCESS.npz.
+"""
+
+import os
+import signal
+import sys
+
+import jax
+import numpy as np
+
+ROWS = 501
+
+
+def main() -> None:
+    process, count, port = map(int, sys.argv[1:4])
+    folder, dies = sys.argv[4], int(sys.argv[5]) if len(sys.argv) > 5 else 0
+    if count > 1:
+        jax.distributed.initialize(f"127.0.0.1:{port}", count, process, shutdown_timeout_seconds=20)
+    from greatcircle import Network, Problem, directions, spread, stopping
+    from greatcircle.lasting import descend_lasting
+
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((ROWS, 4))
+    Y = np.abs(X[:, :2]) + 0.1 * rng.standard_normal((ROWS, 2))
+    weight = rng.uniform(0, 2, ROWS)
+    network = Network((4, 8, 2))
+    mine = np.array_split(np.arange(ROWS), [200] if count == 2 else count)[process]
+    problem = Problem(network, X[mine], Y[mine], sample_weight=weight[mine])
+    problem = spread(problem, weight[mine].sum())
+
+    def callback(record, weights):
+        if process == 1 and record.iteration == dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    result = descend_lasting(
+        problem,
+        network.initial_weights(0),
+        f"{folder}/checkpoint",
+        resume=True,
+        direction=directions.Kronecker(),
+        stop=stopping.MaxIter(12),
+        callback=callback,
+    )
+    np.savez(
+        f"{folder}/{process}.npz", *result.weights, loss=result.loss, devices=jax.device_count()
+    )
+
+
+if __name__ == "__main__":
+    main()
