@@ -370,6 +370,9 @@ $ greatcircle --seed 1
 $ greatcircle demo --seed x
 $ greatcircle demo --seed -1
 $ greatcircle demo --out notes.txt
+$ greatcircle demo flying
+$ greatcircle demo --landings 5
+$ greatcircle demo landing --landings 1
 """,
     "greatcircle fit": """
 $ greatcircle fit

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from greatcircle import Network, Problem, budget, certificate, frames
+from greatcircle import Network, Problem, budget, certificate, frames, sphere
 from greatcircle.budget import best_multipliers, certified, descend_within, shrunk
 from greatcircle.precision import precision
 
@@ -92,6 +92,19 @@ def test_neither_length_nor_lean_of_a_frame_matters():
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
 
 
+def test_the_derivative_of_the_factor_is_that_of_its_definition():
+    with precision(np.float64):
+        G, pull = (jnp.asarray(RNG.standard_normal((9, 4))) for _ in range(2))
+
+        def plain(G):
+            lower = jnp.linalg.cholesky(G.T @ G)
+            return jax.scipy.linalg.solve_triangular(lower, G.T, lower=True).T
+
+        np.testing.assert_allclose(frames.factor(G), plain(G), rtol=1e-12)
+        got, expected = (jax.vjp(f, G)[1](pull)[0] for f in (frames.factor, plain))
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_a_network_of_frames_has_frames(activation, bias):
@@ -125,7 +138,7 @@ def test_a_round_is_that_of_a_plain_loop():
         within = budget.Within(problem, *arrays)
         state, weights, _ = budget.turned(within, budget.start_of(tuple(map(jnp.asarray, layers))))
         assert int(state.turn) == budget.TURNS
-        slope = jax.jit(jax.grad(within.loss))
+        slope = jax.jit(jax.grad(lambda layers, rows: within.loss(sphere.pack(layers), rows)))
         points = [np.array(frame) for frame in layers]
         mean, square = ([np.zeros_like(p) for p in points] for _ in range(2))
         for turn in range(budget.TURNS):

@@ -2,10 +2,13 @@
 
 import re
 import runpy
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+
+from greatcircle.experiments.landing.compiled import COMPILERS
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -73,8 +76,20 @@ def test_conjugate_gradients_need_fewer_passes(printed):
     assert text.count("(converged)") == 3
 
 
+def test_the_landing_is_nearer_with_the_force(printed):
+    if not any(map(shutil.which, COMPILERS)):
+        pytest.skip("no C compiler is on this machine")
+    text = printed("landing/landing")
+    assert "verified True" in text
+    assert numbers(r"contraction +([\d.]+)", text) < [1.0]
+    row = r"{} +([\d.]+) +[\d.]+ +([\d.]+)"
+    baseline, ours = (numbers(row.format(name), text) for name in ("baseline", "compensated"))
+    assert ours[0] < baseline[0] / 2
+    assert ours[1] < baseline[1] / 2
+
+
 def test_every_example_is_listed_and_tested():
-    names = {path.stem for path in EXAMPLES.glob("*.py")}
-    listed = set(re.findall(r"\((\w+)\.py\)", (EXAMPLES / "README.md").read_text("utf-8")))
-    tested = set(re.findall(r'printed\("(\w+)"\)', Path(__file__).read_text("utf-8")))
+    names = {str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.py")}
+    listed = set(re.findall(r"\(([\w/]+)\.py\)", (EXAMPLES / "README.md").read_text("utf-8")))
+    tested = set(re.findall(r'printed\("([\w/]+)"\)', Path(__file__).read_text("utf-8")))
     assert names == listed == tested

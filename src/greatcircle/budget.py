@@ -12,6 +12,7 @@ same whatever the data and the units. It falls to zero along half a cosine.
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -37,13 +38,13 @@ BATCH = 256
 FIRST = 0.01
 """How far an entry of a unit vector moves in the first turns of a descent that has far to go."""
 
-SHORT = 0.2
+SHORT = 0.1
 """Part of it for a descent that has next to nowhere to go."""
 
 FADING = 0.9, 0.999
 """What the running means of gradients and of their squares keep of themselves each turn."""
 
-FAINT = 1e-3
+FAINT, TINY = 1e-3, 1e-30
 """Root mean square of an entry's gradient, beside its layer's, below which it moves less."""
 
 SLACK = 0.1
@@ -111,7 +112,7 @@ def descend_within(
             problem, *(jnp.asarray(v, dtype) for v in (scale, goal, length, first, rounds))
         )
         state = start_of(tuple(map(jnp.asarray, begun)))
-        last = within.matrices(state.frames)
+        last = within.matrices(sphere.unpack(state.frames))
         loss = initial = float(value_of(problem, last)) * unit
         setup_seconds = 0.0
         try:
@@ -174,21 +175,21 @@ class Within(NamedTuple):
         network = self.problem.network
         return frames.matrices(network, layers, self.scale, self.bound, self.length)
 
-    def loss(self, layers: Sequence[Array], rows: Array) -> Array:
+    def loss(self, packed: sphere.Packed, rows: Array) -> Array:
         """Mean loss of some rows, in the problem's unit."""
-        problem = self.problem
-        outputs = problem.network.apply(self.matrices(layers), problem.inputs[rows])
+        problem, weights = self.problem, self.matrices(sphere.unpack(packed))
+        outputs = problem.network.apply(weights, problem.inputs[rows])
         losses = problem.criterion.rows(outputs, problem.targets[rows])
         return jnp.mean(len(problem.inputs) * problem.share[rows] * losses) / problem.unit
 
 
 class State(NamedTuple):
-    """What changes from turn to turn."""
+    """What changes from turn to turn, with one row of an array for each layer."""
 
-    frames: Weights
-    mean: Weights
+    frames: sphere.Packed
+    mean: Array
     """Running mean of the gradients."""
-    square: Weights
+    square: Array
     """Running mean of their squares, entry by entry."""
     turn: Array
 
@@ -198,48 +199,44 @@ def turned(within: Within, state: State) -> tuple[State, Weights, Array]:
     """The state a round later, its network, and the largest angle of the last turn."""
     problem = within.problem
     rows = len(problem.inputs)
+    radii = sphere.norm(state.frames)
+    entries = jnp.array([[math.prod(shape)] for shape in state.frames.shapes])
 
     def turn(state: State, _: None) -> tuple[State, Array]:
         key = jax.random.fold_in(jax.random.key(0), state.turn)
         batch = jax.random.randint(key, (min(BATCH, rows),), 0, rows)
-        gradient = jax.grad(within.loss)(state.frames, batch)
-        mean = _faded(FADING[0], state.mean, gradient)
-        square = _faded(FADING[1], state.square, [g**2 for g in gradient])
+        gradient = jax.grad(within.loss)(state.frames, batch).rows
+        mean = FADING[0] * state.mean + (1 - FADING[0]) * gradient
+        square = FADING[1] * state.square + (1 - FADING[1]) * gradient**2
         count = state.turn + 1
+        # The means began at nothing, which still is a part of them.
+        mean_now, square_now = mean / (1 - FADING[0] ** count), square / (1 - FADING[1] ** count)
+        usual = jnp.sqrt(jnp.sum(square_now, axis=1, keepdims=True) / entries)
+        steady = mean_now / (jnp.sqrt(square_now) + FAINT * usual + TINY)
         done = state.turn / (TURNS * within.rounds)
         length = within.first * 0.5 * (1 + jnp.cos(jnp.pi * done))
-        ways = tuple(
-            -length * _steady(m / (1 - FADING[0] ** count), s / (1 - FADING[1] ** count))
-            for m, s in zip(mean, square, strict=True)
-        )
-        radii = sphere.norm(state.frames)
-        headings = sphere.scale(sphere.project(state.frames, ways, radii), 1 / radii)
-        there = sphere.turn(state.frames, headings, 1.0, radii)
-        return State(there, mean, square, count), jnp.max(sphere.norm(headings))
+        way = sphere.project(state.frames, replace(state.frames, rows=-length * steady), radii)
+        heading = sphere.scale(way, 1 / radii)
+        there = sphere.turn(state.frames, heading, 1.0, radii)
+        return State(there, mean, square, count), jnp.max(sphere.norm(heading))
 
     state, angles = jax.lax.scan(turn, state, None, length=TURNS)
     # Frames that lean are no other networks, but a Cholesky factor of float32 sees less of them.
     upright = tuple(
         frames.orthonormal(frame, fan_in + out)
-        for frame, (fan_in, out) in zip(state.frames, pairwise(problem.network.sizes), strict=True)
+        for frame, (fan_in, out) in zip(
+            sphere.unpack(state.frames), pairwise(problem.network.sizes), strict=True
+        )
     )
-    return state._replace(frames=upright), within.matrices(upright), angles[-1]
+    packed = sphere.pack(upright)
+    return state._replace(frames=packed), within.matrices(upright), angles[-1]
 
 
 def start_of(layers: Weights) -> State:
     """Before the first turn: nothing is known of the gradients."""
-    nothing = tuple(jnp.zeros_like(frame) for frame in layers)
-    return State(layers, nothing, nothing, jnp.zeros((), jnp.int32))
-
-
-def _faded(kept: float, old: Weights, new: Sequence[Array]) -> Weights:
-    """Running means, a turn later."""
-    return tuple(kept * a + (1 - kept) * b for a, b in zip(old, new, strict=True))
-
-
-def _steady(mean: Array, square: Array) -> Array:
-    """Mean gradient over its root mean square, entry by entry; faint ones fade out."""
-    return mean / (jnp.sqrt(square) + FAINT * jnp.sqrt(jnp.mean(square)) + 1e-30)
+    packed = sphere.pack(layers)
+    nothing = jnp.zeros_like(packed.rows)
+    return State(packed, nothing, nothing, jnp.zeros((), jnp.int32))
 
 
 def shrunk(

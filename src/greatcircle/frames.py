@@ -17,6 +17,7 @@ are one matrix on a sphere (`docs/bounded.md`).
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -73,9 +74,31 @@ def matrices(
 def orthonormal(frame: Array, rows: int) -> Array:
     """The same layer with an orthonormal G, which its first `rows` rows are."""
     G, rest = frame[:rows], frame[rows:]
-    gram = G.T @ G
-    Q = solve_triangular(jnp.linalg.cholesky(gram), G.T, lower=True).T
-    return jnp.vstack([Q, rest * jnp.sqrt(G.shape[1] / jnp.trace(gram))])
+    size = jnp.sqrt(G.shape[1] / jnp.sum(G**2))
+    return jnp.vstack([factor(G), rest * size])
+
+
+@jax.custom_vjp
+def factor(G: Array) -> Array:
+    """Q of G = QR, by the Cholesky factor of GᵀG; its derivative has a short form."""
+    return _factor(G)[0]
+
+
+def _factor(G: Array) -> tuple[Array, tuple[Array, Array]]:
+    lower = jnp.linalg.cholesky(G.T @ G)
+    Q = solve_triangular(lower, G.T, lower=True).T
+    return Q, (Q, lower)
+
+
+def _factor_back(left: tuple[Array, Array], pull: Array) -> tuple[Array]:
+    """(P − Q S) R⁻ᵀ, where S is symmetric with the lower half of PᵀQ (Walter, Lehmann 2018)."""
+    Q, lower = left
+    half = jnp.tril(pull.T @ Q)
+    symmetric = half + jnp.tril(half, -1).T
+    return (solve_triangular(lower, (pull - Q @ symmetric).T, lower=True, trans=1).T,)
+
+
+factor.defvjp(_factor, _factor_back)
 
 
 def frames_of(

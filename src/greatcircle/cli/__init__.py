@@ -16,7 +16,7 @@ from greatcircle import __version__
 
 COMMANDS = {
     "certify": "every Lipschitz bound of a model that fit has written, with proofs",
-    "demo": "train the paper's network by its two methods and by ours",
+    "demo": "train the paper's network by its two methods and by ours, or land a quadrotor",
     "fit": "train a network on your own CSV or Parquet file, with a report",
     "predict": "apply a model that fit has written to new rows",
     "export": "turn a model into C, ONNX, CasADi, PyTorch or NumPy",
@@ -25,6 +25,7 @@ COMMANDS = {
 
 EXAMPLES = """examples:
   greatcircle demo
+  greatcircle demo landing
   greatcircle fit flight.csv --targets fx fy fz --out runs/flight
   greatcircle predict runs/flight/model.safetensors new.csv --out predictions.csv
   greatcircle certify runs/flight/model.safetensors --blocks u=u1,u2,u3,u4

@@ -1,4 +1,4 @@
-"""`greatcircle demo`: the paper's network on generated flight data."""
+"""`greatcircle demo`: the paper's network on generated flight data, or the landing."""
 
 import argparse
 from pathlib import Path
@@ -10,39 +10,73 @@ from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from greatcircle import __version__
-from greatcircle.cli import output
+from greatcircle.cli import landing, output
 from greatcircle.datasets import ground_effect
 from greatcircle.experiments import demo as demos
 from greatcircle.experiments.run import Run, paper_numbers
 from greatcircle.record import Record
 
+OUT = Path("runs/demo")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.description = (
-        "Generate flight data near the ground, train the paper's network 12-25-30-15-3 "
-        "with Method 1 (200 iterations), Method 2 (1000) and the library's own method, and compare "
-        "with the paper."
+        "Generate flight data near the ground, train the paper's network 12-25-30-15-3 with\n"
+        "Method 1 (200 iterations), Method 2 (1000) and the library's own method, and compare\n"
+        "with the paper.\n\n"
+        "With `landing`: land a simulated quadrotor many times, with and without the learned\n"
+        "force in its controller, and hold the tracking error against its bound. The force is\n"
+        "called as exported C code, which needs a C compiler."
     )
-    parser.epilog = "example: greatcircle demo --seed 1 --out runs/second"
+    parser.epilog = (
+        "examples:\n"
+        "  greatcircle demo --seed 1 --out runs/second\n"
+        "  greatcircle demo landing\n"
+        "  greatcircle demo landing --landings 50 --json"
+    )
+    parser.add_argument(
+        "what",
+        nargs="?",
+        choices=("paper", "landing"),
+        default="paper",
+        help="the paper's network (default), or the landing",
+    )
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("runs/demo"),
         metavar="DIR",
-        help="where to write results.json and the figures (default: runs/demo)",
+        help="where to write results.json, figures and report "
+        f"(default: {OUT}, {landing.OUT} for the landing)",
     )
     parser.add_argument(
-        "--seed", type=int, default=0, help="decides split and initial weights (default: 0)"
+        "--seed",
+        type=int,
+        default=0,
+        help="decides split and initial weights, and the weather of the landings (default: 0)",
+    )
+    parser.add_argument(
+        "--landings",
+        type=int,
+        metavar="N",
+        help=f"landings with each controller (default: {landing.LANDINGS})",
     )
     output.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Train, print, write."""
+    if options.what == "landing":
+        return landing.run(options)
+    if options.landings is not None:
+        raise ValueError(
+            f"--landings is {options.landings}, and nothing lands here; expected it with the "
+            "landing: greatcircle demo landing --landings 50"
+        )
     messages = Console(stderr=True)
+    out = OUT if options.out is None else options.out
     output.check_whole("seed", options.seed, 0)
-    output.check_writable(options.out)
+    output.check_writable(out)
     table = ground_effect.generate()
     with output.bars(
         messages,
@@ -72,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         version=__version__,
     )
-    written = demos.write(options.out, runs, summary)
+    written = demos.write(out, runs, summary)
     if options.json:
         output.print_json(summary)
     else:

@@ -28,6 +28,8 @@ from markupsafe import Markup
 from plotly.graph_objects import Figure
 from plotly.offline import get_plotlyjs
 
+from greatcircle.report.animation import Animation, svg
+
 # A cell that reads as a figure: "0.837 ± 0.007", "−3", "1 000", "–" for none.
 _NUMERIC = re.compile(r"[-+−±≤≥<>≈~]?\s*[\d.]|[–—-]?$")
 
@@ -62,12 +64,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading with text, then tables, then charts."""
+    """A heading with text, then tables, then moving pictures, then charts."""
 
     title: str
     text: str = ""
     tables: Sequence[TableBlock] = ()
     charts: Sequence[Chart] = ()
+    animations: Sequence[Animation] = ()
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,7 @@ def _environment() -> Environment:
     environment.filters["paragraphs"] = _paragraphs
     environment.filters["plot"] = _plot
     environment.filters["menu"] = _menu
+    environment.filters["svg"] = svg
     environment.filters["numeric_columns"] = _numeric_columns
     return environment
 
