@@ -25,6 +25,12 @@ help:  ## list the targets
 	@$(PIP) --editable '.[docs]'
 	@touch $@
 
+# torch is asked for by its version here and not in pyproject.toml: which build of it a machine wants
+# is for its owner to say.
+.venv/peers: .venv/run
+	@$(PIP) --editable '.[peers]' torch==2.13.0
+	@touch $@
+
 install: .venv/dev  ## set up .venv with everything for development
 
 demo: .venv/run  ## train the paper's network by both methods, figures to runs/demo
@@ -52,10 +58,12 @@ types: .venv/dev  ## static types
 docs: .venv/docs  ## the documentation as HTML in docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build
 
-bench: .venv/dev  ## time one iteration of each method against one gradient
+bench: .venv/peers  ## all benchmarks beside other optimisers, about 25 minutes; page in docs
 	$(BIN)/python benchmarks/iteration.py --write
+	$(BIN)/python benchmarks/peers.py run $(if $(DATA),--data $(DATA)) $(BENCH)
+	$(BIN)/python benchmarks/peers.py page $(filter --quick,$(BENCH))
 
-bench-check: .venv/dev  ## the same, and fail when a limit is passed or a program grew by a fifth
+bench-check: .venv/dev  ## one iteration against one gradient: fail when a limit is passed or a program grew by a fifth
 	$(BIN)/python benchmarks/iteration.py --check
 
 clean:  ## remove the environment and everything generated

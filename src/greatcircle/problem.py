@@ -18,6 +18,7 @@ the weights and the gradient alone, and what was seen on the way is made again w
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol, Self
 
 import jax
@@ -154,11 +155,10 @@ class Problem:
         dtype = checked_dtype(dtype)
         zero = square = 0.0
         with precision(np.float64):
-            loss_of_rows = jax.jit(self.criterion.rows)
             for some in _pieces(len(x)):
                 seen, wanted = (np.asarray(part[some], np.float64) for part in (x, y))
                 self.criterion.check(wanted)
-                lost = np.asarray(loss_of_rows(np.zeros_like(wanted), wanted))
+                lost = np.asarray(_losses(self.criterion, np.zeros_like(wanted), wanted))
                 zero += float(share[some] @ lost)
                 square += float(share[some] @ np.sum(seen**2, axis=1))
         with precision(dtype):
@@ -532,6 +532,12 @@ def checked_rows(values: ArrayLike, name: str, columns: int) -> np.ndarray:
             f"column {column}: remove or fill them before training"
         )
     return array
+
+
+@partial(jax.jit, static_argnums=0)
+def _losses(criterion: Loss, outputs: Array, targets: Array) -> Array:
+    """Of each row, compiled once for each kind of loss."""
+    return criterion.rows(outputs, targets)
 
 
 @jax.jit

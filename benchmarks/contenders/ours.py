@@ -1,0 +1,70 @@
+"""`LipschitzRegressor`, as its users write it."""
+
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from contenders.contest import GRADIENT, Case, Layers, Watch
+from greatcircle import LipschitzRegressor
+from greatcircle.record import Record
+from greatcircle.scaling import Scaling
+
+
+def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:
+    """The layers of the same network for the data as they were before `scaling`.
+
+    The last row of each matrix is its bias.
+    """
+    layers = [(np.asarray(w[:-1], float), np.asarray(w[-1], float)) for w in weights]
+    w, b = layers[0]
+    layers[0] = w * scaling.scale[:, None], b - (scaling.shift * scaling.scale) @ w
+    w, b = layers[-1]
+    layers[-1] = w / scaling.factor, b / scaling.factor + scaling.target_shift
+    return layers
+
+
+def passes(record: Record) -> float:
+    """Of one iteration, in forward passes, by the costs that docs/directions.md derives.
+
+    An iteration without Gauss-Newton products is one with Kronecker factors.
+    """
+    direction = 4 * record.products or 2 * GRADIENT
+    gradient = record.forward + (GRADIENT - 1) * record.backward
+    return gradient + GRADIENT * record.second + direction
+
+
+class Watched(LipschitzRegressor):
+    """The same estimator. Its bound of each iteration is where the weights can be seen."""
+
+    watch: Watch
+    passes = 0.0
+
+    def _bound(self, weights: Sequence[np.ndarray]) -> float:
+        self.newest = weights
+        return super()._bound(weights)
+
+    def after_iteration(self, record: Record) -> None:
+        self.passes += passes(record)
+        self.watch.look(self.passes, lambda: unscaled(self.newest, self.scaling_))
+
+
+def fit(case: Case, watch: Watch, **settings: float) -> None:
+    model = Watched(case.hidden, random_state=case.seed, **settings)
+    model.watch, model.callbacks = watch, [model.after_iteration]
+    watch.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(case.X, case.y)
+    watch.look(model.passes, lambda: unscaled(model.weights_, model.scaling_), last=True)
+
+
+def auto(case: Case, watch: Watch) -> None:
+    """All defaults."""
+    fit(case, watch)
+
+
+def auto_without_tol(case: Case, watch: Watch) -> None:
+    """The same, not stopped where little is gained: as long as the budget lasts."""
+    fit(case, watch, tol=0.0, max_iter=1_000_000)

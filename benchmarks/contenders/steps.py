@@ -1,0 +1,71 @@
+"""One iteration of ours beside one full-batch step of torch's Adam, taken in turns."""
+
+import statistics
+import time
+from functools import partial
+
+import jax.numpy as jnp
+import numpy as np
+
+from contenders.contest import Case
+from contenders.torch_networks import adam_of, network, squared_error, tensors
+from greatcircle import descent, directions, steps
+from greatcircle.methods import METHODS, STARTS, begin
+from greatcircle.problem import Problem
+
+KINDS = {"Method 1": ("ad", directions.Steepest()), "auto": ("auto", None)}
+WARM_UP = 3
+
+
+def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
+    """Median of the ratio of an iteration to the step that was taken just before it.
+
+    As many as there is time for, and at least a few.
+    """
+    name, direction = KINDS[kind]
+    method = METHODS[name]
+    net, weights, scaling = begin(
+        STARTS[method.start],
+        case.sizes,
+        case.X,
+        case.y,
+        np.random.default_rng(case.seed),
+        scaling=method.scaling,
+    )
+    problem = Problem(net, scaling.inputs(case.X), scaling.targets(case.y))
+    weights, sizes, _ = descent._checked_start(problem, weights)
+    direction = direction or directions.automatic(problem)
+    visit = partial(
+        descent.visit_point,
+        problem,
+        jnp.asarray(sizes),
+        direction=direction,
+        step=steps.Curvature(),
+    )
+    point = descent.nowhere(weights, direction)
+    _, first = visit(point, point.angle)
+    point = first
+
+    model, (X, y) = network(case), tensors(case)
+    optimiser = adam_of(model, 1e-3)
+    pairs = []
+    end = time.perf_counter() + seconds
+    while len(pairs) < 2 * WARM_UP or time.perf_counter() < end:
+        started = time.perf_counter()
+        optimiser.zero_grad()
+        squared_error(model(X), y).backward()
+        optimiser.step()
+        between = time.perf_counter()
+        moved, _, halvings = descent._search(visit, point)
+        ended = time.perf_counter()
+        point = moved
+        if moved is None:  # at a minimum: once more from the start
+            point = first
+        elif halvings == 0:
+            pairs.append((between - started, ended - between))
+    pairs = pairs[WARM_UP:]  # the first ones still warm up
+    return {
+        "ratio": statistics.median(ours / theirs for theirs, ours in pairs),
+        "iteration_ms": 1e3 * statistics.median(ours for _, ours in pairs),
+        "adam_step_ms": 1e3 * statistics.median(theirs for theirs, _ in pairs),
+    }

@@ -1,0 +1,173 @@
+"""The benchmark beside other optimisers: one contender of each family, and the page."""
+
+import json
+
+import numpy as np
+import peers
+import pytest
+from contenders import CONTENDERS, contest
+from contenders.ours import unscaled
+from peers_page import write
+from peers_summary import Entry, summarise
+
+from greatcircle import LipschitzRegressor, certificate
+from greatcircle.datasets import ground_effect
+
+ONE_OF_EACH_FAMILY = (
+    "auto",
+    "scikit-learn adam",
+    "scikit-learn lbfgs",
+    "torch Adam, batches",
+    "torch L-BFGS",
+    "Prodigy",
+    "DoG",
+    "optax L-BFGS",
+    "geoopt Adam",
+    "geoopt line-search CG",
+    "pymanopt trust regions",
+    "hyperspherical descent",
+)
+
+
+@pytest.fixture(scope="module")
+def case():
+    table = ground_effect.generate(200)
+    return contest.split(table.X, table.y, (6, 5), seed=0, rate=1e-2)
+
+
+@pytest.mark.parametrize("name", ONE_OF_EACH_FAMILY)
+def test_a_contender_learns_and_is_certified(case, name):
+    try:
+        watch = peers.once(case, name, budget=0.2, count=1)
+    except ModuleNotFoundError as error:
+        pytest.skip(f"{error.name} is not installed: pip install '.[peers]' torch==2.13.0")
+    assert min(watch.rms) <= watch.rms[0]
+    assert watch.seconds == sorted(watch.seconds)
+    assert watch.passes == sorted(watch.passes)
+    kind, bound = peers.bound(watch)
+    assert kind == "tight"
+    assert np.isfinite(bound)
+    assert bound > 0
+
+
+def test_every_contender_can_be_found():
+    for name, contender in CONTENDERS.items():
+        try:
+            assert callable(contender.run), name
+        except (ModuleNotFoundError, DeprecationWarning):
+            continue  # a package that is not here, or one that warns as it is imported
+
+
+def test_unscaled_layers_are_the_model(case):
+    """In the units of the data, where a bound of the layers is a bound of the model."""
+    model = LipschitzRegressor((6, 5), max_iter=3, random_state=0, tol=0).fit(case.X, case.y)
+    layers = unscaled(model.weights_, model.scaling_)
+    error = model.predict(case.test_X) - case.test_y
+    expected = np.sqrt(np.mean(np.sum(error**2, axis=1)))
+    assert contest.test_rms(layers, *case.test) == pytest.approx(expected, rel=1e-4)
+    of_layers = certificate.tight([w for w, _ in layers]).value
+    assert of_layers == pytest.approx(certificate.tight(model).value, rel=1e-4)
+
+
+def test_watch_stands_still_while_it_looks(case, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(contest.time, "perf_counter", lambda: now[0])
+    watch = contest.Watch(case, budget=2.5)
+    watch.start()
+
+    def slow_look():
+        now[0] += 100
+        return [(np.zeros((12, 3)), np.zeros(3))]
+
+    for _ in range(2):
+        now[0] += 1
+        watch.look(1.0, slow_look)
+    now[0] += 1
+    with pytest.raises(contest.TimeUp):
+        watch.look(1.0, slow_look)
+    assert watch.seconds == pytest.approx([1.0, 2.0, 3.0])
+
+
+def row(contender, rms, *, seed=0, rate=None, part="main", data="surrogate", hidden=(25, 30, 15)):
+    times = np.geomspace(0.01, 2.0, len(rms)).tolist()
+    return {"part": part, "data": data, "hidden": list(hidden), "contender": contender} | {
+        "seed": seed,
+        "rate": rate,
+        "budget": 2.0,
+        "threads": 1,
+        "seconds": times,
+        "passes": [10 * t for t in times],
+        "rms": rms,
+        "bound": 1.5,
+        "certificate": "tight",
+    }
+
+
+def a_few_rows():
+    adam = "torch Adam, batches"
+    rows = [
+        row("auto", [0.9, 0.8]),
+        row(adam, [1.0, 0.9, 0.85], rate=1e-3),
+        row(adam, [1.0, 0.95, 0.93], rate=1e-1),
+        row("DoG", [1.2, 0.7]),
+        {**row("geoopt Adam", []), "failed": "not installed: geoopt"},
+    ]
+    for part, data in (("widths", "generated 10000"), ("rows", "generated 1000")):
+        rows += [row("auto", [0.9, 0.8], part=part, data=data, hidden=(25, 25))]
+        rows += [row(adam, [0.9, 0.85], part=part, data=data, hidden=(25, 25), rate=1e-3)]
+    step = {"part": "steps", "data": "generated 1000", "contender": "Method 1"}
+    step["hidden"] = [25, 30, 15]
+    return [*rows, step | {"ratio": 1.5, "iteration_ms": 3.0, "adam_step_ms": 2.0, "threads": 1}]
+
+
+MACHINE = {"cpu": "a cpu", "cores": 2, "system": "Linux", "python": "3.11", "packages": {}}
+
+
+def test_targets_tell_what_is_reached_and_what_is_not():
+    results = summarise(a_few_rows(), MACHINE, quick=True)
+    found = {t["target"]: t for t in results["targets"]}
+    adam = found["surrogate: time to the RMS that torch Adam, batches ends at / its time"]
+    assert adam["value"] == pytest.approx(1.0)  # both at the end of their two seconds
+    assert adam["met"]
+    counted = found[f"{adam['target']}, tuning counted"]
+    assert counted["value"] == pytest.approx(0.5)  # one other rate was tried for as long
+    assert not counted["met"]
+    dog = found["surrogate: time to the best RMS of DoG / its time"]
+    assert dog["value"] is None
+    assert not dog["met"]
+    assert "0 of 1 seeds" in dog["why"]
+
+
+def test_the_best_rate_is_the_one_that_ends_lowest():
+    rows = [r for r in a_few_rows() if r["contender"].startswith("torch") and r["part"] == "main"]
+    entry = Entry("torch Adam, batches", rows)
+    assert entry.rate == 1e-3
+    assert entry.tuning == pytest.approx(2.0)
+
+
+def test_page_from_a_few_rows(tmp_path):
+    write(a_few_rows(), MACHINE, quick=True, root=tmp_path)
+    page = (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
+    assert "Quick run" in page
+    assert "failed: not installed: geoopt" in page
+    assert "**missed**" not in page  # a quick run decides nothing
+    write(a_few_rows(), MACHINE, quick=False, root=tmp_path)
+    assert "**missed**" in (tmp_path / "docs" / "benchmarks.md").read_text("utf-8")
+    for image in ("curves_surrogate", "targets", "scaling"):
+        assert f"images/bench_{image}.png" in page
+        assert (tmp_path / "docs" / "images" / f"bench_{image}.png").stat().st_size > 10_000
+    results = json.loads((tmp_path / "benchmarks" / "results.json").read_text("utf-8"))
+    assert results["machine"]["cpu"] == "a cpu"
+
+
+def test_a_finished_run_is_never_done_again(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    wanted = {"part": "main", "data": "d", "hidden": [3], "contender": "auto", "seed": 0}
+    wanted |= {"rate": None, "budget": 1.0}
+    assert peers.Store(file).known(wanted) is None
+    peers.Store(file).add(wanted | {"failed": "for now"})
+    assert peers.Store(file).known(wanted) is None
+    peers.Store(file).add(wanted | {"rms": [1.0]})
+    assert peers.Store(file).known(wanted)["rms"] == [1.0]
+    assert peers.Store(file).known(wanted | {"seed": 1}) is None
+    assert peers.Store(file, fresh=True).known(wanted) is None
