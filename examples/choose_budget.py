@@ -27,7 +27,7 @@ def smallest_that_does(results: dict[str, np.ndarray]) -> int:
 
 table = ground_effect.generate(1500)
 search = GridSearchCV(
-    make_pipeline(PCA(10), LipschitzRegressor((20, 20), max_iter=40, random_state=0)),
+    make_pipeline(PCA(10), LipschitzRegressor((20, 20), max_iter=20, random_state=0)),
     {"lipschitzregressor__lipschitz": BUDGETS},
     scoring=error_and_bound,
     refit=smallest_that_does,

@@ -41,7 +41,7 @@ class Bounds(NamedTuple):
     """What is known of the Lipschitz constant, in units of the outputs per `unit`."""
 
     a_priori: float
-    """∏μ_i, known before training."""
+    """Known before training: the budget, or ∏μ_i."""
     operator_norms: float
     """∏‖W_i‖_op."""
     certified: float
@@ -139,7 +139,11 @@ def evaluate(
 def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
     """Upper bounds, and the steepest slope seen at the rows."""
     scaling = model.scaling_
-    gain = float(np.prod([np.linalg.norm(np.asarray(w, np.float64)) for w in model.weights_]))
+    if model.lipschitz is not None:
+        a_priori = float(model.lipschitz)
+    else:
+        sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in model.weights_]
+        a_priori = scaling.bound(float(np.prod(sizes)))
     picked = inputs[evenly(len(inputs), JACOBIANS)]
     steepness = np.linalg.norm(model.jacobian(picked), 2, axis=(1, 2))
     unit = "unit of the inputs"
@@ -154,7 +158,7 @@ def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
         own = certificate.tight(matrices, activation=activation).value
         deviation = scaling.standard_bound(own)
     return Bounds(
-        scaling.bound(gain),
+        a_priori,
         certificate.spectral(model).value,
         model.certificate_.value,
         float(steepness.max()),

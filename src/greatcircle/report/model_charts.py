@@ -240,7 +240,7 @@ def residual_shares(
 def bound_bars(bounds: Bounds) -> list[tuple[str, float, str]]:
     """Name, value and colour of each bound, the loosest first."""
     named = [
-        ("before training, ∏μ", bounds.a_priori, "#8A6D00"),
+        ("before training", bounds.a_priori, "#8A6D00"),
         ("operator norms, ∏‖W‖op", bounds.operator_norms, "#6C6C6C"),
         ("certified", bounds.certified, TRAIN),
         ("steepest slope seen", bounds.lower, "#B34700"),
