@@ -19,7 +19,10 @@ def main() -> None:
     process, count, port = map(int, sys.argv[1:4])
     folder, dies = sys.argv[4], int(sys.argv[5]) if len(sys.argv) > 5 else 0
     if count > 1:
-        jax.distributed.initialize(f"127.0.0.1:{port}", count, process, shutdown_timeout_seconds=20)
+        # At the end processes wait for each other; for one that is gone, not for long.
+        wait = 5 if dies else 120
+        address = f"127.0.0.1:{port}"
+        jax.distributed.initialize(address, count, process, shutdown_timeout_seconds=wait)
     from greatcircle import Network, Problem, directions, spread, stopping
     from greatcircle.lasting import descend_lasting
 

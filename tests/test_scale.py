@@ -220,12 +220,9 @@ def started(folder, count, *more):
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    # So that a process whose peer was lost may end by its own error.
-    environment = {**os.environ, "JAX_ENABLE_RECOVERABILITY": "1"}
     return [
         subprocess.Popen(
             [sys.executable, SCRIPT, str(i), str(count), str(port), folder, *map(str, more)],
-            env=environment,
             stderr=subprocess.PIPE,
             text=True,
         )
