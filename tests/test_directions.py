@@ -20,7 +20,7 @@ from greatcircle.directions import (
     automatic,
 )
 from greatcircle.directions.gauss_newton import DAMPING
-from greatcircle.problem import Custom
+from greatcircle.objective import Custom
 from greatcircle.steps import Curvature, DataMajorant, Majorant, SmoothMajorant
 from small import LOSS_NAMES, small, thinned
 

@@ -51,6 +51,7 @@ def test_every_module_has_tests_or_is_shown_in_others():
         "gains": "network",
         "lasting": "scale",
         "methods": "estimators",
+        "objective": "problem",
         "parts": "scale",
         "precision": "network",
         "provenance": "cli",

@@ -5,7 +5,7 @@ import pytest
 
 import oracle
 from greatcircle import Network, Problem
-from greatcircle.problem import Custom
+from greatcircle.objective import Custom
 from small import LOSS_NAMES, small
 
 

@@ -16,7 +16,7 @@ from jax import Array
 from jax.experimental import jet
 
 from greatcircle import sphere
-from greatcircle.problem import Objective
+from greatcircle.objective import Objective
 from greatcircle.sphere import Tree
 
 

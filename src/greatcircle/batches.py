@@ -36,8 +36,9 @@ from greatcircle.descent import (
     visit_point,
 )
 from greatcircle.directions import Direction
+from greatcircle.objective import value_of
 from greatcircle.precision import precision
-from greatcircle.problem import Problem, value_of
+from greatcircle.problem import Problem
 from greatcircle.record import Evaluations, Record
 from greatcircle.sources import Rows, Source
 from greatcircle.sphere import Tree

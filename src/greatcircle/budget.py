@@ -25,8 +25,9 @@ from greatcircle import frames, sphere
 from greatcircle.certificate.interior import optimum
 from greatcircle.descent import Callback, Result
 from greatcircle.network import Network, Weights
+from greatcircle.objective import value_of
 from greatcircle.precision import precision
-from greatcircle.problem import Problem, value_of
+from greatcircle.problem import Problem
 from greatcircle.record import Evaluations, Record
 
 ROUNDS, TURNS = 60, 100

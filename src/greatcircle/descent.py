@@ -22,8 +22,9 @@ from greatcircle import arc as arcs
 from greatcircle import directions, sphere, steps, stopping
 from greatcircle.arc import Arc, Here
 from greatcircle.directions import Direction, Place
+from greatcircle.objective import Custom, Objective
 from greatcircle.precision import optimised, precision
-from greatcircle.problem import Custom, Objective, Problem
+from greatcircle.problem import Problem
 from greatcircle.record import Evaluations, Record
 from greatcircle.sphere import Tree
 from greatcircle.steps import Step

@@ -1,25 +1,13 @@
-"""What is minimised: a network, a loss and scaled data, frozen; or any object with `loss(weights)`.
+"""A network, a loss and scaled data, frozen: an objective whose passes are done by hand.
 
-The loop asks an objective for three passes, each using the one before:
-
-- `forward(weights)` gives the loss and whatever the pass left behind;
-- `backward(weights, left)` gives the gradient and whatever that pass left behind;
-- `second_order(weights, velocity, left)` gives vᵀ ∇²L v, without a Hessian.
-
-Gauss-Newton asks for one more: `linearised(weights, left)` gives v ↦ Jᵀ H J v, where J is the
-derivative of the outputs and H the Hessian of the loss in them, and how much of a pass over the
-data each product is.
-
-`Problem` does them by hand for a `Network`, sharing every product. `Custom` does them by automatic
-differentiation for everything else.
-
-Many rows, and rows on several devices, go part by part (`parts.py`): the passes then leave behind
-the weights and the gradient alone, and what was seen on the way is made again where it is needed.
+Every product is shared between the passes of `objective.py`. Many rows, and rows on several
+devices, go part by part (`parts.py`): the passes then leave behind the weights and the gradient
+alone, and what was seen on the way is made again where it is needed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -31,37 +19,9 @@ from numpy.typing import ArrayLike, DTypeLike
 from greatcircle import losses, parts, sphere
 from greatcircle.losses import Loss
 from greatcircle.network import Adjoints, Network, Trace, Weights
+from greatcircle.objective import quadratic_form, value_of
 from greatcircle.precision import FLOATS, checked_dtype, precision
 from greatcircle.scaling import checked_share
-from greatcircle.sphere import Tree
-
-
-class Objective(Protocol):
-    """What the loop asks of the thing that is minimised. All values are in units of `unit`."""
-
-    unit: Any
-
-    def value(self, weights: Tree) -> Array:
-        """The loss."""
-        ...
-
-    def forward(self, weights: Tree) -> tuple[Array, Any]:
-        """The loss, and what `backward` needs."""
-        ...
-
-    def backward(self, weights: Tree, left: Any) -> tuple[Tree, Any]:
-        """The gradient, and what `second_order` needs."""
-        ...
-
-    def second_order(self, weights: Tree, velocity: Tree, left: Any) -> Array:
-        """vᵀ ∇²L v."""
-        ...
-
-    def linearised(
-        self, weights: Tree, left: Any, share: float = 1.0, turn: Any = 0
-    ) -> tuple[Callable[[Tree], Tree], float]:
-        """The map v ↦ Jᵀ H J v on a share of the rows, other ones each turn; and that share."""
-        ...
 
 
 class _Forward(NamedTuple):
@@ -80,17 +40,6 @@ class _Again(NamedTuple):
 
     weights: Weights
     gradient: Weights
-
-
-class Block(NamedTuple):
-    """Some of the rows."""
-
-    some: Callable[[Array], Array]
-    """Takes these rows of an array of all."""
-    pull: Callable[[Array], Array]
-    """Gradient of their mean loss in their outputs."""
-    share: float
-    """Of all rows."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -274,18 +223,6 @@ class Problem:
         """The map v ↦ Jᵀ H J v, from a block of the rows: blocks take turns."""
         if isinstance(left, _Again):
             return parts.linearised(self, _image, weights, share, turn)
-        block = self.block(share, turn)
-        outputs, trace = block.some(left.outputs), jax.tree.map(block.some, left.trace)
-
-        def product(velocity: Weights) -> Weights:
-            push = self.network.push(weights, velocity, trace)
-            curved = jax.jvp(block.pull, (outputs,), (push,))[1]
-            return self.network.backward(weights, trace, curved)[0]
-
-        return product, block.share
-
-    def block(self, share: float, turn: Any) -> "Block":
-        """A block of about a share of the rows, which stands for all; blocks take turns."""
         rows = self.inputs.shape[0]
         taken = max(1, min(rows, round(share * rows)))
         blocks = rows // taken
@@ -294,12 +231,20 @@ class Problem:
         def some(values: Array) -> Array:
             return jax.lax.dynamic_slice_in_dim(values, first, taken) if blocks > 1 else values
 
-        targets, weight = some(self.targets), some(self.share)
+        outputs, trace, targets, weight = jax.tree.map(
+            some, (left.outputs, left.trace, self.targets, self.share)
+        )
         # A block without weight has no curvature.
         total = jnp.sum(weight)
         scale = 1 / (jnp.where(total > 0, total, 1) * self.unit)
-        pull = jax.grad(lambda f: scale * (weight @ self.criterion.rows(f, targets)))
-        return Block(some, pull, taken / rows if blocks > 1 else 1.0)
+        slope = jax.grad(lambda f: scale * (weight @ self.criterion.rows(f, targets)))
+
+        def product(velocity: Weights) -> Weights:
+            push = self.network.push(weights, velocity, trace)
+            curved = jax.jvp(slope, (outputs,), (push,))[1]
+            return self.network.backward(weights, trace, curved)[0]
+
+        return product, taken / rows if blocks > 1 else 1.0
 
     def moments(self, headings: Weights, left: _Backward | _Again) -> tuple[Array, Array, Array]:
         """Means over the rows of ‖hW‖², ⟨hW, hU⟩ and ‖hU‖² for each layer."""
@@ -409,84 +354,6 @@ def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Ar
     )
 
 
-class Custom:
-    """Any object with `loss(weights)`, where `weights` is a pytree of matrices.
-
-    What the object holds becomes part of the compiled program, so each run compiles anew: a user
-    may have changed the object in between.
-    """
-
-    def __init__(self, user: Any, dtype: np.dtype) -> None:
-        if not callable(getattr(user, "loss", None)):
-            raise TypeError(
-                f"problem is a {type(user).__name__} without a method loss(weights); "
-                "expected a Problem or any object that has one"
-            )
-        self.user = user
-        self.identity = object()
-        self.unit = np.ones((), dtype)
-
-    def value(self, weights: Tree) -> Array:
-        """The loss."""
-        return self.user.loss(weights)
-
-    def forward(self, weights: Tree) -> tuple[Array, Callable[[Array], tuple[Tree]]]:
-        """The loss and its pull-back."""
-        return jax.vjp(self.value, weights)
-
-    def backward(self, weights: Tree, left: Callable[[Array], tuple[Tree]]) -> tuple[Tree, None]:
-        """The gradient."""
-        return left(jnp.ones((), self.unit.dtype))[0], None
-
-    def second_order(self, weights: Tree, velocity: Tree, left: None) -> Array:
-        """vᵀ ∇²L v, forward over forward."""
-        return quadratic_form(self.value, weights, velocity)
-
-    def linearised(
-        self, weights: Tree, left: None, share: float = 1.0, turn: Any = 0
-    ) -> tuple[Callable[[Tree], Tree], float]:
-        """The map v ↦ Jᵀ H J v from the user's `outputs` and `loss_of`; always from all rows."""
-        outputs, push = jax.linearize(self.user.outputs, weights)
-        pull = jax.linear_transpose(push, weights)
-        slope = jax.grad(self.user.loss_of)
-
-        def product(velocity: Tree) -> Tree:
-            return pull(jax.jvp(slope, (outputs,), (push(velocity),))[1])[0]
-
-        return product, 1.0
-
-
-def _rebuilt(structure: tuple[Any, object], leaves: Sequence[Any]) -> Custom:
-    custom = object.__new__(Custom)
-    custom.user, custom.identity = structure
-    (custom.unit,) = leaves
-    return custom
-
-
-class _Structure(tuple[Any, object]):
-    """User's object and the identity of its wrapper; only the latter counts."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Structure) and self[1] is other[1]
-
-    def __hash__(self) -> int:
-        return hash(self[1])
-
-
-jax.tree_util.register_pytree_node(
-    Custom, lambda custom: ((custom.unit,), _Structure((custom.user, custom.identity))), _rebuilt
-)
-
-
-def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tree) -> Array:
-    """vᵀ ∇²f v by forward over forward differentiation."""
-
-    def along(p: Tree) -> Array:
-        return jax.jvp(function, (p,), (velocity,))[1]
-
-    return jax.jvp(along, (point,), (velocity,))[1]
-
-
 PIECE = 65_536
 """Rows that are looked at in float64 at a time."""
 
@@ -538,12 +405,6 @@ def checked_rows(values: ArrayLike, name: str, columns: int) -> np.ndarray:
 def _losses(criterion: Loss, outputs: Array, targets: Array) -> Array:
     """Of each row, compiled once for each kind of loss."""
     return criterion.rows(outputs, targets)
-
-
-@jax.jit
-def value_of(objective: Objective, weights: Tree) -> Array:
-    """The loss in units of `unit`, compiled."""
-    return objective.value(weights)
 
 
 @jax.jit

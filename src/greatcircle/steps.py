@@ -34,7 +34,8 @@ from greatcircle.majorants import (
     seen,
     smooth_majorant_terms,
 )
-from greatcircle.problem import Objective, Problem
+from greatcircle.objective import Objective
+from greatcircle.problem import Problem
 from greatcircle.record import Evaluations
 
 TRUST_REGION = math.pi / 6

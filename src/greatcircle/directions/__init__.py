@@ -23,7 +23,8 @@ from greatcircle.directions.direction import Chosen, Direction, Place
 from greatcircle.directions.first_order import ConjugateGradient, Steepest
 from greatcircle.directions.gauss_newton import GaussNewton
 from greatcircle.directions.kronecker import Kronecker
-from greatcircle.problem import Objective, Problem
+from greatcircle.objective import Objective
+from greatcircle.problem import Problem
 
 __all__ = [
     "Chosen",

@@ -7,7 +7,7 @@ from jax import Array
 
 from greatcircle import sphere
 from greatcircle.arc import Arc
-from greatcircle.problem import Objective
+from greatcircle.objective import Objective
 from greatcircle.sphere import Tree
 
 

@@ -9,7 +9,8 @@ from jax import Array
 
 from greatcircle import gains, sphere
 from greatcircle.directions.direction import Chosen, Place, ratio, scaled
-from greatcircle.problem import Objective, Problem
+from greatcircle.objective import Objective
+from greatcircle.problem import Problem
 from greatcircle.sphere import Tree
 
 

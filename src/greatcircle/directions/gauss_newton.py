@@ -12,7 +12,7 @@ from jax import Array
 from greatcircle import sphere
 from greatcircle.directions.damping import Model, adapted_damping, start_model
 from greatcircle.directions.direction import Chosen, Place, fastest_speed, ratio, scaled
-from greatcircle.problem import Objective
+from greatcircle.objective import Objective
 from greatcircle.sphere import Tree
 
 DAMPING = 1e-2

@@ -11,7 +11,8 @@ from jax import Array
 from greatcircle import sphere
 from greatcircle.directions.damping import Model, adapted_damping, start_model
 from greatcircle.directions.direction import Chosen, Place, fastest_speed, ratio, scaled
-from greatcircle.problem import Objective, Problem
+from greatcircle.objective import Objective
+from greatcircle.problem import Problem
 from greatcircle.sphere import Tree
 
 DAMPING = 0.1
