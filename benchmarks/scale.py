@@ -4,8 +4,8 @@
 
 Each part prints its ratio and the limit for it; `--write` puts them into benchmarks/scale.json, the
 parts that were not run staying as they are there. Ratios are of medians taken in turn, so that what
-else the machine does falls on both sides alike. Every measurement runs in a process of its own,
-with one thread for one core where it says so: JAX and NumPy alike.
+else the machine does falls on both sides alike. Every measurement runs in a process of its own;
+those of one core are held on it by the system, since XLA's settings alone do not keep it there.
 """
 
 import argparse
@@ -32,6 +32,10 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+
+
+def stay_on_core(number: int) -> None:
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[number]})
 
 
 class Seconds(NamedTuple):
@@ -110,8 +114,27 @@ def operations(sizes, rows: int) -> int:
     return 2 * rows * (6 * sum(P) - 3 * P[0])
 
 
+PRODUCTS = {
+    lambda h, w, p: h @ w: (2, 4),
+    lambda h, w, p: p @ w.T: (0, 1),
+    lambda h, w, p: h.T @ p: (1, 1),
+}
+"""Those of a Method 1 iteration: how many in the first layer, and in each of the others."""
+
+
+def products(h, W, functions) -> list:
+    """The products that an iteration consists of, and nothing else."""
+    return [
+        function(h[i], w, h[i + 1])
+        for i, w in enumerate(W)
+        for function, (first, others) in zip(functions, PRODUCTS.values(), strict=True)
+        for _ in range(others if i else first)
+    ]
+
+
 def rate(quick: bool) -> dict:
     """Arithmetic of a Method 1 iteration beside NumPy's product of two 2000 × 2000 matrices."""
+    stay_on_core(0)
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -122,26 +145,13 @@ def rate(quick: bool) -> dict:
         problem = random_problem(sizes, rows)
         h = [jnp.full((rows, n), 0.1) for n in sizes]
         W = [jnp.full(shape, 0.1) for shape in problem.network.shapes]
-        # The products that the iteration consists of, and nothing else.
-        kinds = {
-            "h W": (jax.jit(lambda h, w, p: h @ w), 4),
-            "p Wᵀ": (jax.jit(lambda h, w, p: p @ w.T), 1),
-            "hᵀ p": (jax.jit(lambda h, w, p: h.T @ p), 1),
-        }
-
-        def products(h=h, W=W, kinds=kinds):
-            done = []
-            for i, w in enumerate(W):
-                for kind, (function, times) in kinds.items():
-                    first = {"h W": 2, "p Wᵀ": 0, "hᵀ p": 1}[kind]
-                    for _ in range(times if i else first):
-                        done.append(function(h[i], w, h[i + 1]))
-            return done
-
         functions = {
             "peak": lambda: A @ A,
             "iteration": iteration_of(problem),
-            "products alone": products,
+            "products alone": partial(products, h, W, list(map(jax.jit, PRODUCTS))),
+            "NumPy's products": partial(
+                products, *jax.tree.map(np.asarray, (h, W)), list(PRODUCTS)
+            ),
         }
         for function in functions.values():
             jax.block_until_ready(function())
@@ -154,6 +164,7 @@ def rate(quick: bool) -> dict:
             "limit": 0.35 if name == "25" else 0.7,
             "peak_gflops": 2 * 2000**3 / seconds["peak"].wall / 1e9,
             "products alone": peak.over(seconds["products alone"]),
+            "NumPy's products": peak.over(seconds["NumPy's products"]),
             "share of the products": seconds["products alone"].over(seconds["iteration"]),
             "seconds": seconds,
         }
@@ -161,7 +172,7 @@ def rate(quick: bool) -> dict:
 
 
 def rows(quick: bool) -> dict:
-    """An iteration of a million rows beside one of a hundred thousand."""
+    """An iteration of a million rows beside one of a hundred thousand, on all cores."""
     counts = (30_000, 300_000) if quick else (100_000, 1_000_000)
     functions = {str(n): iteration_of(random_problem(PAPER, n)) for n in counts}
     seconds = in_turn(functions, 3 if quick else 7, 2)
@@ -195,9 +206,9 @@ def memory(quick: bool) -> dict:
     }
 
 
-def worker(process: int, count: int, port: int, total: int, repeats: int) -> dict:
-    """Seconds of an iteration on some of the rows, on a core of its own."""
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[process]})
+def worker(process: int, count: int, port: int, total: int) -> dict:
+    """Seconds of an iteration on some of the rows, on a core of its own, whenever a line comes."""
+    stay_on_core(process)
     import jax
 
     if count > 1:
@@ -208,27 +219,44 @@ def worker(process: int, count: int, port: int, total: int, repeats: int) -> dic
     problem = spread(problem) if count > 1 else problem
     iteration = iteration_of(problem, steps.Curvature(), directions.Steepest())
     jax.block_until_ready(iteration())
-    return {"seconds": timed(iteration, repeats)}
+    for _ in sys.stdin:
+        print(json.dumps(timed(iteration, 2)), flush=True)
+    return {}
+
+
+def ask(workers: list[subprocess.Popen]) -> Seconds:
+    """Of an iteration that all of them do together: the longest."""
+    for each in workers:
+        each.stdin.write("go\n")
+        each.stdin.flush()
+    answers = [(line for line in each.stdout if not line.startswith("[Gloo]")) for each in workers]
+    times = [json.loads(next(lines)) for lines in answers]
+    return Seconds(*map(max, zip(*times, strict=True)))
 
 
 def processes(quick: bool) -> dict:
     """Two processes on a core each beside one on one, the same rows in all."""
-    total, repeats = (200_000, 5) if quick else (1_000_000, 7)
-    ones, twos = [], []
-    for _ in range(1 if quick else 3):
-        ones.append(Seconds(*child("worker", 0, 1, 0, total, repeats)["seconds"]))
-        with closing(socket.socket()) as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        pair = [start("worker", i, 2, port, total, repeats) for i in range(2)]
-        both = [ended(process)["seconds"] for process in pair]
-        twos.append(Seconds(*map(max, zip(*both, strict=True))))
+    total, rounds = (200_000, 3) if quick else (1_000_000, 31)
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    one = [start("worker", 0, 1, 0, total)]
+    two = [start("worker", i, 2, port, total) for i in range(2)]
+    for workers in (one, two):
+        ask(workers)
+    times = [(ask(one), ask(two)) for _ in range(rounds)]
+    for each in (*one, *two):  # all of them first: those of a run leave together
+        each.stdin.close()
+    for each in (*one, *two):
+        each.wait()
+    ones, twos = map(list, zip(*times, strict=True))
     ratios = medians(twos).over(medians(ones))
     return {"processes": {**ratios, "limit": 0.6, "one": ones, "two": twos}}
 
 
 def seeds(quick: bool) -> dict:
     """Forty runs of Experiment 1, Method 1, in one program beside one after another."""
+    stay_on_core(0)
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -275,7 +303,7 @@ def seeds(quick: bool) -> dict:
 
 def cells(process: int, iterations: int) -> dict:
     """Seconds of an iteration of each network of both experiments, test objective included."""
-    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[process]})
+    stay_on_core(process)
     from greatcircle.datasets import ground_effect
     from greatcircle.experiments import exp1, exp2
     from greatcircle.experiments.run import train
@@ -325,7 +353,7 @@ def experiments(quick: bool) -> dict:
 
 PARTS = {
     "rate": (rate, ONE_THREAD, "of the peak", min),
-    "rows": (rows, ONE_THREAD, "times the time", max),
+    "rows": (rows, {}, "times the time", max),
     "memory": (memory, {}, "MB beyond the data", max),
     "processes": (processes, {}, "of the time of one", max),
     "seeds": (seeds, ONE_THREAD, "of the time one by one", max),
@@ -336,7 +364,11 @@ PARTS = {
 def start(name: str, *arguments, environment=ONE_THREAD) -> subprocess.Popen:
     command = [sys.executable, __file__, "--call", name, json.dumps(arguments)]
     return subprocess.Popen(
-        command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True
+        command,
+        env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
 
 

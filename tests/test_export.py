@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from exported import case, imported
+from exported import case, errors, imported, inputs, sine_room
 from greatcircle import LipschitzRegressor, certificate, cli, load
 from greatcircle.cli import export as cli_export
 from greatcircle.datasets import ground_effect
@@ -28,13 +28,40 @@ def test_the_rounded_numbers_are_certified(activation, scaling):
     of = numbers(model, name="net", dtype="float32")
     assert certified.value <= of.bound <= certified.value * (1 + certified.margin)
     p = of.parameters
-    assert not np.array_equal(p.matrices[0], model.layers()[0][0])  # rounding changed them
+    assert not np.array_equal(p.matrices[-1], model.layers()[0][-1])  # rounding changed them
     x = np.random.default_rng(0).standard_normal((50, 12))
     if scaling == "paper":
         x = 1.5 * x / np.linalg.norm(x, axis=1, keepdims=True)
     steepest = np.linalg.norm(standalone.jacobians(p, x.astype(np.float32)), 2, axis=(1, 2))
     assert np.max(steepest) <= of.bound * (1 + 1e-5)
     assert of.certificate.digest == certificate.digest(*model.layers())
+
+
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+def test_a_bounded_activation_sees_sums_in_double_precision(activation):
+    of = numbers(case(activation).model, name="net", dtype="float32")
+    kinds = [w.dtype.name for w in of.parameters.matrices]
+    bounded = activation in ("tanh", "softsign", "sin", "arctan")
+    assert of.wide == bounded
+    assert kinds == ["float64" if bounded else "float32", *["float32"] * (len(kinds) - 1)]
+    assert not numbers(case(activation, "paper").model, name="net", dtype="float32").wide
+    assert not numbers(case(activation).model, name="net").wide
+
+
+def test_the_sine_of_a_large_number():
+    """Why 1e-12 is not asked of it: NumPy's evaluation differs from itself in another order."""
+    of = case("sin")
+    p = numbers(of.model, name="net").parameters
+    x = inputs(of.model, "float64")
+    y = standalone.values(p, x)
+    back = slice(None, None, -1)
+    turned = p._replace(
+        **{name: getattr(p, name)[back] for name in ("shift", "rest", "scale")},
+        matrices=(p.matrices[0][back], *p.matrices[1:]),
+    )
+    differences = errors(standalone.values(turned, x[:, back]), y, of.target_scale)
+    assert np.max(differences) > 1e-12
+    assert np.all(differences <= 1e-12 + sine_room(of, x, y))
 
 
 @pytest.mark.parametrize(("to", "file"), ALL)

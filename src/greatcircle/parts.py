@@ -18,10 +18,10 @@ from jax.sharding import PartitionSpec
 if TYPE_CHECKING:
     from greatcircle.problem import Problem
 
-CHUNK = 16_384
+CHUNK = 8_192
 """Most rows of a chunk."""
 
-WHOLE = 2 * CHUNK
+WHOLE = 4 * CHUNK
 """Most rows of a device that are done at once."""
 
 AXIS = "rows"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from greatcircle.export.c_functions import RULES, functions
+from greatcircle.export.c_functions import RULES, first_type, functions
 from greatcircle.export.numbers import Numbers
 from greatcircle.export.standalone import ACTIVATIONS, Parameters, jacobians, values
 from greatcircle.export.text import literal, plain, table
@@ -114,6 +114,8 @@ def _source(of: Numbers, header: str) -> str:
     single = of.dtype == np.float32
     used = "".join(RULES[p.activation]) if len(p.matrices) > 1 else ""
     macros = ""
+    wide = "/* Of the first layer, which sees differences of large numbers. */\n"
+    wide = f"{wide}typedef double wide;\n" if of.wide else ""
     if "R(" in used:
         macros += "#define R(number) number" + ("##f\n" if single else "\n")
     if "F(" in used or p.normalise:
@@ -131,7 +133,7 @@ def _source(of: Numbers, header: str) -> str:
 
 {macros}
 typedef {of.name}_real real;
-
+{wide}
 {_names(of.name, "input", big, of.features)}
 {_names(of.name, "output", big, of.targets)}
 {_tables(of)}
@@ -151,16 +153,17 @@ def _string(words: str) -> str:
 
 
 def _tables(of: Numbers) -> str:
-    p, parts = of.parameters, []
+    p, parts, first = of.parameters, [], first_type(of)
     if not p.normalise:
-        parts += [_vector("shift", p.shift), _vector("scale", p.scale)]
+        parts += [_vector("shift", p.shift, first), _vector("scale", p.scale, first)]
         if np.any(p.rest):
             comment = "/* What rounding took from the shift. */\n"
             parts.insert(1, comment + _vector("rest", p.rest))
     for i, (w, b) in enumerate(zip(p.matrices, p.biases, strict=True), start=1):
-        parts.append(_matrix(f"w{i}", w))
+        kind = first if i == 1 else "real"
+        parts.append(_matrix(f"w{i}", w, kind))
         if of.bias:
-            parts.append(_vector(f"b{i}", b))
+            parts.append(_vector(f"b{i}", b, kind))
     parts.append(f"static const real gain = {_literal(p.gain.reshape(1)[0])};\n")
     if np.any(p.target_shift):
         parts.append(_vector("target_shift", p.target_shift))
@@ -181,13 +184,13 @@ def _rows(values: np.ndarray) -> str:
     return "\n".join([*lines, line.rstrip(",")])
 
 
-def _vector(name: str, values: np.ndarray) -> str:
-    return f"static const real {name}[{len(values)}] = {{\n{_rows(values)}}};\n"
+def _vector(name: str, values: np.ndarray, kind: str = "real") -> str:
+    return f"static const {kind} {name}[{len(values)}] = {{\n{_rows(values)}}};\n"
 
 
-def _matrix(name: str, values: np.ndarray) -> str:
+def _matrix(name: str, values: np.ndarray, kind: str = "real") -> str:
     rows = ",\n".join(f"  {{\n{_rows(row)}}}" for row in values)
-    return f"static const real {name}[{values.shape[0]}][{values.shape[1]}] = {{\n{rows}}};\n"
+    return f"static const {kind} {name}[{values.shape[0]}][{values.shape[1]}] = {{\n{rows}}};\n"
 
 
 def vectors(of: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

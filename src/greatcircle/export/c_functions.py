@@ -29,6 +29,15 @@ RULES = {
 }
 
 
+WIDE_RULES = {"sin": ("(real)sin(z)", "(void)a; return (real)cos(z);")}
+"""Those of a wide sum that must not be rounded before; for the others any sum is single enough."""
+
+
+def first_type(of: Numbers) -> str:
+    """In which the first layer sums."""
+    return "wide" if of.wide else "real"
+
+
 def functions(of: Numbers) -> str:
     parts = [_prepare(of)]
     depth = len(of.parameters.matrices)
@@ -36,8 +45,13 @@ def functions(of: Numbers) -> str:
         value, slope = RULES[of.parameters.activation]
         parts.append(f"static real act(real z) {{ return {value}; }}\n")
         parts.append(f"/* a is act(z). */\nstatic real slope(real z, real a) {{ {slope} }}\n")
+        if of.wide:
+            rounded = "act((real)z)", "return slope((real)z, a);"
+            value, slope = WIDE_RULES.get(of.parameters.activation, rounded)
+            parts.append(f"static real act1(wide z) {{ return {value}; }}\n")
+            parts.append(f"static real slope1(wide z, real a) {{ {slope} }}\n")
     for i, (n, m) in enumerate(zip(of.sizes[:-1], of.sizes[1:], strict=True), start=1):
-        parts.append(_layer(i, n, m))
+        parts.append(_layer(i, n, m, first_type(of) if i == 1 else "real"))
     return "\n".join([*parts, _eval(of), _eval_jac(of)])
 
 
@@ -45,9 +59,10 @@ def _prepare(of: Numbers) -> str:
     """The inputs as the first layer sees them; zero where one of them is not finite."""
     n = of.sizes[0]
     if not of.parameters.normalise:
-        shifted = "(x[i] - shift[i])" + (" - rest[i]" if np.any(of.parameters.rest) else "")
+        kind, x = first_type(of), "(wide)x[i]" if of.wide else "x[i]"
+        shifted = f"({x} - shift[i])" + (" - rest[i]" if np.any(of.parameters.rest) else "")
         return f"""/* The inputs as the first layer sees them; returns 0 where one is not finite. */
-static int prepare(const real x[{n}], real h[{n}])
+static int prepare(const real x[{n}], {kind} h[{n}])
 {{
     int i, finite = 1;
     for (i = 0; i < {n}; i++) {{
@@ -80,36 +95,36 @@ static int prepare(const real x[{n}], real h[{n}], real *size)
 """
 
 
-def _layer(i: int, n: int, m: int) -> str:
+def _layer(i: int, n: int, m: int, kind: str) -> str:
     """Add h W to z, in blocks of columns whose sums stay in registers even at -O2."""
     parts, first, width = [], 0, BLOCK
     while first < m:
         count = (m - first) // width
         if count:
-            parts.append(_block(i, n, first, width, count))
+            parts.append(_block(i, n, first, width, count, kind))
             first += count * width
         width //= 2
     loops = "".join(parts)
     counters = "i, j, k" if "(j =" in loops else "i, k"
-    return f"""static void times{i}(const real h[{n}], real z[{m}])
+    return f"""static void times{i}(const {kind} h[{n}], {kind} z[{m}])
 {{
     int {counters};
 {loops}}}
 """
 
 
-def _block(i: int, n: int, first: int, width: int, count: int) -> str:
+def _block(i: int, n: int, first: int, width: int, count: int, kind: str) -> str:
     start = "    {"
     at = str(first)
     if count > 1:
         end = first + width * count
         start, at = f"    for (j = {first}; j < {end}; j += {width}) {{", "j"
     return f"""{start}
-        real sum[{width}];
+        {kind} sum[{width}];
         for (k = 0; k < {width}; k++)
             sum[k] = z[{at} + k];
         for (i = 0; i < {n}; i++) {{
-            const real a = h[i], *const w = &w{i}[i][{at}];
+            const {kind} a = h[i], *const w = &w{i}[i][{at}];
             for (k = 0; k < {width}; k++)
                 sum[k] += a * w[k];
         }}
@@ -122,15 +137,15 @@ def _block(i: int, n: int, first: int, width: int, count: int) -> str:
 def _eval(of: Numbers) -> str:
     big, sizes = of.name.upper(), of.sizes
     body = [
-        f"    real {', '.join(f'h{i}[{n}]' for i, n in enumerate(sizes))};",
-        *_local_size(of),
+        *_locals(of, []),
         "    int j;",
         *_guard(of, "eval"),
     ]
     for i, m in enumerate(sizes[1:], start=1):
         body += _sum(of, i, m)
         if i < len(sizes) - 1:
-            body += [f"    for (j = 0; j < {m}; j++)", f"        h{i}[j] = act(h{i}[j]);"]
+            z, first = _summed(of, i)
+            body += [f"    for (j = 0; j < {m}; j++)", f"        h{i}[j] = act{first}({z}[j]);"]
     body += _write_outputs(of)
     text = "\n".join(body)
     return f"""void {of.name}_eval(const real x[{big}_INPUTS], real y[{big}_OUTPUTS])
@@ -140,8 +155,17 @@ def _eval(of: Numbers) -> str:
 """
 
 
-def _local_size(of: Numbers) -> list[str]:
-    return ["    real size;"] if of.parameters.normalise else []
+def _locals(of: Numbers, more: list[str]) -> list[str]:
+    """Values of each layer, and `more`; in wide numbers what the first layer sees and sums."""
+    layers = [f"h{i}[{n}]" for i, n in enumerate(of.sizes)]
+    wide = [f"    wide {layers.pop(0)}, z1[{of.sizes[1]}];"] if of.wide else []
+    size = ["    real size;"] if of.parameters.normalise else []
+    return [*wide, f"    real {', '.join([*layers, *more])};", *size]
+
+
+def _summed(of: Numbers, i: int) -> tuple[str, str]:
+    """Where a layer's sums are, and what the names of its functions end with."""
+    return ("z1", "1") if of.wide and i == 1 else (f"h{i}", "")
 
 
 def _guard(of: Numbers, kind: str) -> list[str]:
@@ -163,11 +187,11 @@ def _guard(of: Numbers, kind: str) -> list[str]:
 
 
 def _sum(of: Numbers, i: int, m: int) -> list[str]:
-    start = f"b{i}[j]" if of.bias else "0"
+    start, (z, _) = f"b{i}[j]" if of.bias else "0", _summed(of, i)
     return [
         f"    for (j = 0; j < {m}; j++)",
-        f"        h{i}[j] = {start};",
-        f"    times{i}(h{i - 1}, h{i});",
+        f"        {z}[j] = {start};",
+        f"    times{i}(h{i - 1}, {z});",
     ]
 
 
@@ -183,19 +207,19 @@ def _write_outputs(of: Numbers) -> list[str]:
 def _eval_jac(of: Numbers) -> str:
     big, sizes = of.name.upper(), of.sizes
     n, hidden = sizes[0], sizes[1:-1]
-    arrays = [f"h{i}[{m}]" for i, m in enumerate(sizes)]
-    arrays += [f"s{i}[{m}]" for i, m in enumerate(hidden, start=1)]
+    arrays = [f"s{i}[{m}]" for i, m in enumerate(hidden, start=1)]
     arrays += [f"t{i}[{m}]" for i, m in enumerate(sizes[1:], start=1)]
-    body = [f"    real {', '.join(arrays)};", *_local_size(of), "    int j, k;"]
+    body = [*_locals(of, arrays), "    int j, k;"]
     body += _guard(of, "eval_jac")
     for i, m in enumerate(sizes[1:], start=1):
         body += _sum(of, i, m)
         if i < len(sizes) - 1:
+            (z, first), kind = _summed(of, i), first_type(of) if i == 1 else "real"
             body += [
                 f"    for (j = 0; j < {m}; j++) {{",
-                f"        const real z = h{i}[j];",
-                f"        h{i}[j] = act(z);",
-                f"        s{i}[j] = slope(z, h{i}[j]);",
+                f"        const {kind} z = {z}[j];",
+                f"        h{i}[j] = act{first}(z);",
+                f"        s{i}[j] = slope{first}(z, h{i}[j]);",
                 "    }",
             ]
     body += _write_outputs(of)
@@ -204,12 +228,13 @@ def _eval_jac(of: Numbers) -> str:
         times = f" * s{i}[j]" if i < len(sizes) - 1 else ""
         body += [f"        for (j = 0; j < {m}; j++)"]
         if i == 1:
-            body += [f"            t1[j] = w1[k][j]{times};"]
+            body += [f"            t1[j] = {'(real)' if of.wide else ''}w1[k][j]{times};"]
             continue
         body += [f"            t{i}[j] = 0;", f"        times{i}(t{i - 1}, t{i});"]
         if times:
             body += [f"        for (j = 0; j < {m}; j++)", f"            t{i}[j] *= s{i}[j];"]
     factor = "gain" if of.parameters.normalise else "(gain * scale[k])"
+    factor = f"(real){factor}" if of.wide else factor
     last = len(sizes) - 1
     body += [
         f"        for (j = 0; j < {sizes[-1]}; j++)",

@@ -7,6 +7,10 @@
 All in the precision of the file. The shift is not folded into the first bias: where an input is
 large beside its spread, the difference would be lost to rounding. In single precision `rest` is
 what rounding took from the shift.
+
+Far from the data the first layer sees differences of large numbers. An activation that grows with
+them keeps the errors as small beside its values as they were; a bounded one does not. So in
+single precision the first layer of a `BOUNDED` activation is kept, and computed, in double.
 """
 
 import keyword
@@ -24,6 +28,9 @@ from greatcircle.certificate import Certificate
 from greatcircle.export.bound import recertified
 from greatcircle.export.standalone import Parameters
 from greatcircle.precision import checked_dtype
+
+BOUNDED = ("tanh", "softsign", "sin", "arctan")
+"""Activations whose values stay small where the sums before them grow."""
 
 RESERVED = (
     "alignas alignof and asm auto bool break case catch char class compl concept const "
@@ -78,6 +85,11 @@ class Numbers:
         """Number of inputs, of units in each hidden layer, and of outputs."""
         return (len(self.features), *(w.shape[1] for w in self.parameters.matrices))
 
+    @property
+    def wide(self) -> bool:
+        """Whether the first layer is computed in double precision, and the others are not."""
+        return self.parameters.shift.dtype != self.dtype
+
     def facts(self) -> dict[str, Any]:
         """What the file says of itself."""
         return {
@@ -122,16 +134,18 @@ def numbers(
     scaling, normalise = model.scaling_, model.scaling_.name == "paper"
     scale = np.ones(len(matrices[0])) if normalise else 1 / (scaling.spread * scaling.divisor)
     shift = np.where(scale > 0, scaling.shift, 0.0)  # what does not count cannot overflow either
+    bounded = activation.name in BOUNDED and len(matrices) > 1 and not normalise
     rounded = _Rounding(dtype)
-    first = rounded("the shift of the inputs", shift)
+    layers = [_Rounding(np.dtype(np.float64)) if bounded else rounded, *[rounded] * len(matrices)]
+    rough = layers[0]("the shift of the inputs", shift)
     parameters = Parameters(
-        shift=first,
-        rest=rounded("the shift of the inputs", shift - first.astype(np.float64)),
-        scale=rounded("the scale of the inputs", scale, factor=True),
+        shift=rough,
+        rest=layers[0]("the shift of the inputs", shift - rough.astype(np.float64)),
+        scale=layers[0]("the scale of the inputs", scale, factor=True),
         normalise=normalise,
-        matrices=tuple(rounded("the weights", w) for w in matrices),
+        matrices=tuple(layers[i]("the weights", w) for i, w in enumerate(matrices)),
         biases=tuple(
-            rounded("the biases", np.zeros(w.shape[1]) if biases is None else biases[i])
+            layers[i]("the biases", np.zeros(w.shape[1]) if biases is None else biases[i])
             for i, w in enumerate(matrices)
         ),
         gain=rounded("the scale of the targets", np.asarray(1 / scaling.factor), factor=True),

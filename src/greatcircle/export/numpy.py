@@ -23,14 +23,14 @@ def files(of: Numbers, path: Path, *, jacobian: bool = False) -> dict[Path, byte
 _TYPE = np.{of.dtype.name}
 
 PARAMETERS = Parameters(
-    shift=np.array({numbers_of(p.shift)}, _TYPE),
-    rest=np.array({numbers_of(p.rest)}, _TYPE),
-    scale=np.array({numbers_of(p.scale)}, _TYPE),
+    shift={array_of(p.shift)},
+    rest={array_of(p.rest)},
+    scale={array_of(p.scale)},
     normalise={p.normalise},
     matrices=({
         "".join(
             f"""
-        np.array({numbers_of(w)}, _TYPE),"""
+        {array_of(w)},"""
             for w in p.matrices
         )
     }
@@ -38,13 +38,13 @@ PARAMETERS = Parameters(
     biases=({
         "".join(
             f"""
-        np.array({numbers_of(b)}, _TYPE),"""
+        {array_of(b)},"""
             for b in p.biases
         )
     }
     ),
-    gain=np.array({literal(p.gain.reshape(1)[0])}, _TYPE),
-    target_shift=np.array({numbers_of(p.target_shift)}, _TYPE),
+    gain={array_of(p.gain)},
+    target_shift={array_of(p.target_shift)},
     activation="{p.activation}",
 )
 
@@ -104,6 +104,10 @@ UNITS = {json.dumps(of.units)}
 LIPSCHITZ = {literal(of.bound)}
 MODEL_SHA256 = "{of.certificate.digest}"
 """
+
+
+def array_of(array: np.ndarray) -> str:
+    return f"np.array({numbers_of(array)}, np.{array.dtype.name})"
 
 
 def numbers_of(array: np.ndarray) -> str:

@@ -5,6 +5,7 @@ Only operators that onnxruntime has in both precisions: where it lacks one in do
 """
 
 import json
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class _Graph:
     """Nodes and constants as they come."""
 
     def __init__(self, onnx: Any, of: Numbers) -> None:
-        self._onnx, self._dtype = onnx, of.dtype
+        self._onnx, self.dtype = onnx, of.dtype
         self.kind = onnx.helper.np_dtype_to_tensor_dtype(of.dtype)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -65,19 +66,18 @@ class _Graph:
 
     def constant(self, value: Any, dtype: Any = None) -> str:
         name = f"constant_{len(self.constants)}"
-        array = np.asarray(value, self._dtype if dtype is None else dtype)
+        array = np.asarray(value, self.dtype if dtype is None else dtype)
         self.constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
-    def as_single(self, a: str) -> str:
-        return self.node("Cast", a, to=self._onnx.TensorProto.FLOAT)
+    def cast(self, a: str, dtype: Any) -> str:
+        return self.node("Cast", a, to=self._onnx.helper.np_dtype_to_tensor_dtype(dtype))
 
-    def as_own(self, a: str) -> str:
-        return self.node("Cast", a, to=self.kind)
-
-    @property
-    def is_double(self) -> bool:
-        return self._dtype == np.float64
+    def in_precision(self, dtype: np.dtype) -> "_Graph":
+        """The same graph, with constants of another precision."""
+        other = copy(self)
+        other.dtype = dtype
+        return other
 
     def unsqueezed(self, a: str, axis: int) -> str:
         return self.node("Unsqueeze", a, self.constant([axis], np.int64))
@@ -92,18 +92,23 @@ def _layers(g: _Graph, of: Numbers, jacobian: bool) -> tuple[str, str]:
     if p.normalise:
         h, size = _normalised(g)
     else:
-        h = g.node("Sub", "x", g.constant(p.shift))
+        h = g.cast("x", p.shift.dtype) if of.wide else "x"
+        h = g.node("Sub", h, g.constant(p.shift, p.shift.dtype))
         if np.any(p.rest):
             h = g.node("Sub", h, g.constant(p.rest))
-        h = g.node("Mul", h, g.constant(p.scale))
+        h = g.node("Mul", h, g.constant(p.scale, p.scale.dtype))
     inputs, slopes = h, []
     for i, w in enumerate(p.matrices):
-        h = g.node("MatMul", h, g.constant(w))
+        layer = g.in_precision(w.dtype)
+        h = g.node("MatMul", h, layer.constant(w))
         if of.bias:
-            h = g.node("Add", h, g.constant(p.biases[i]))
+            h = g.node("Add", h, layer.constant(p.biases[i]))
         if i < len(p.matrices) - 1:
-            z, h = h, _activation(g, p.activation, h)
-            slopes.append(_slope(g, p.activation, z, h) if jacobian else "")
+            z, h = h, _activation(layer, p.activation, h)
+            slope = _slope(layer, p.activation, z, h) if jacobian else ""
+            if w.dtype != g.dtype:
+                h, slope = g.cast(h, g.dtype), g.cast(slope, g.dtype) if jacobian else ""
+            slopes.append(slope)
     # Zero for a row of finite numbers, otherwise NaN: runtimes may lose a NaN in an activation.
     guard = g.summed(g.node("Mul", "x", g.constant(0.0)), 1)
     y = g.node("Add", g.node("Mul", h, g.constant(p.gain)), g.constant(p.target_shift))
@@ -161,9 +166,9 @@ SMOOTH = ("abs", "tanh", "softsign", "sin", "arctan", "identity")
 
 def _arctan(g: _Graph, z: str) -> str:
     """In double precision with t from the single one: t + (z cos t − sin t)/(cos t + z sin t)."""
-    if not g.is_double:
+    if g.dtype == np.float32:
         return g.node("Atan", z)
-    near = g.as_own(g.node("Atan", g.as_single(z)))
+    near = g.cast(g.node("Atan", g.cast(z, np.dtype(np.float32))), g.dtype)
     sin, cos = g.node("Sin", near), g.node("Cos", near)
     above = g.node("Sub", g.node("Mul", z, cos), sin)
     below = g.node("Add", cos, g.node("Mul", z, sin))

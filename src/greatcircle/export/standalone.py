@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Parameters(NamedTuple):
-    """What the network computes with, all of one precision."""
+    """What the network computes with; the first layer's may be more precise than the others."""
 
     shift: np.ndarray
     rest: np.ndarray
@@ -53,7 +53,7 @@ def values(p: Parameters, x: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         h, _ = _scaled(p, x)
         for w, b in zip(p.matrices[:-1], p.biases[:-1], strict=True):
-            h = ACTIVATIONS[p.activation][0](h @ w + b)
+            h = ACTIVATIONS[p.activation][0](h @ w + b).astype(x.dtype)
         y = (h @ p.matrices[-1] + p.biases[-1]) * p.gain + p.target_shift
         return np.where(np.all(np.isfinite(x), axis=1, keepdims=True), y, np.nan)
 
@@ -66,7 +66,7 @@ def jacobians(p: Parameters, x: np.ndarray) -> np.ndarray:
         inputs, product = h, np.eye(x.shape[1], dtype=x.dtype)[None]
         for w, b in zip(p.matrices[:-1], p.biases[:-1], strict=True):
             z = h @ w + b
-            h, product = value(z), (product @ w) * slope(z)[:, None, :]
+            h, product = value(z).astype(x.dtype), (product @ w) * slope(z)[:, None, :]
         found = np.swapaxes(product @ p.matrices[-1], 1, 2) * p.gain
         if p.normalise:
             along = np.sum(found * inputs[:, None, :], axis=2, keepdims=True)
@@ -74,7 +74,7 @@ def jacobians(p: Parameters, x: np.ndarray) -> np.ndarray:
         else:
             found = found * p.scale
         finite = np.all(np.isfinite(x), axis=1, keepdims=True)
-        return np.where(finite[:, :, None], found, np.nan)
+        return np.where(finite[:, :, None], found, np.nan).astype(x.dtype)
 
 
 def _scaled(p: Parameters, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

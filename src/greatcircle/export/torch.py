@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from greatcircle.export.numbers import Numbers
 from greatcircle.export.numpy import constants, docstring, numbers_of
 
@@ -27,13 +29,13 @@ def files(of: Numbers, path: Path, *, jacobian: bool = False) -> dict[Path, byte
         arrays |= {f"w{i}": w, f"b{i}": b} if of.bias else {f"w{i}": w}
     arrays |= {"gain": p.gain, "target_shift": p.target_shift}
     buffers = "\n".join(
-        f"        self.register_buffer({name!r}, torch.tensor({numbers_of(a)}, dtype=DTYPE))"
-        for name, a in arrays.items()
+        f"        self.register_buffer({name!r}, {tensor_of(a)})" for name, a in arrays.items()
     )
     layers = []
     for i in range(1, count + 1):
         product = f"h @ self.w{i}" + (f" + self.b{i}" if of.bias else "")
-        layers.append(f"        h = {f'_activation({product})' if i < count else product}")
+        value = f"_activation({product})" if i < count else product
+        layers.append(f"        h = {value}{'.to(DTYPE)' if i == 1 and of.wide else ''}")
     body = "\n".join(layers)
     use = f"model = {of.name}(); model(x) takes rows x, model.jacobian(x) gives the derivatives."
     source = f'''{docstring(of, "PyTorch", use)}
@@ -68,6 +70,10 @@ def _activation(z):
         return found + (0 * x).sum(dim=-1)[:, None, None]  # zero, or NaN
 '''
     return {path: source.encode("utf-8")}
+
+
+def tensor_of(array: np.ndarray) -> str:
+    return f"torch.tensor({numbers_of(array)}, dtype=torch.{array.dtype.name})"
 
 
 _NORMALISED = '''def _normalised(x):
