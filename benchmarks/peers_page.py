@@ -36,7 +36,8 @@ How it is measured:
   first runs for an instant, unseen by the clock. Of `auto` and scikit-learn all of `fit` counts,
   the scaling of `auto` included; of the others only the loop that trains.
 - Everybody has the same two cores. torch and scikit-learn run with one thread, or with two where
-  that was a fifth faster in that first instant; JAX chooses by itself.
+  that was a fifth faster in that first instant; JAX chooses by itself. Everybody keeps memory from
+  step to step ([how](scale.md#memory)).
 - A learning rate is the one of its grid with the lowest test error at the end, on seed 0. The test
   rows choose it, which favours those who have a rate. The time of the other rates is "tuning".
 - A forward pass over all rows is the unit of work: a gradient is three, a product with the Hessian

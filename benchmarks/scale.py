@@ -23,10 +23,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from greatcircle.experiments.sweep import KEEP_MEMORY
+
 RESULTS = Path(__file__).with_suffix(".json")
 PAPER = (12, 25, 30, 15, 3)
 WIDE = (256,) * 5
 ONE_THREAD = {
+    # That of `sweep`, so that memory is kept from iteration to iteration: docs/scale.md.
+    "GLIBC_TUNABLES": KEEP_MEMORY,
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
@@ -331,14 +335,11 @@ def cells(process: int, iterations: int) -> dict:
 def experiments(quick: bool) -> dict:
     """Hours of both experiments with 40 seeds, from a few iterations of every network.
 
-    Two workers do it at once, a core each; both count, with the memory settings of `sweep`.
+    Two workers do it at once, a core each; both count.
     Compilation is left out: a worker compiles each of the 27 programs once.
     """
     from greatcircle.experiments.exp1 import SEEDS
-    from greatcircle.experiments.sweep import KEEP_MEMORY
-
-    environment = {**ONE_THREAD, "GLIBC_TUNABLES": KEEP_MEMORY}
-    pair = [start("cells", i, 4 if quick else 8, environment=environment) for i in range(2)]
+    pair = [start("cells", i, 4 if quick else 8) for i in range(2)]
     each = [Seconds(*ended(process)["seconds"]) for process in pair]
     wall, cpu = (SEEDS * statistics.mean(s) / 2 / 3600 for s in zip(*each, strict=True))
     return {

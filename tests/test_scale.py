@@ -152,8 +152,8 @@ def test_memory_of_a_compiled_iteration_does_not_grow_with_the_rows():
         compiled = passes.lower(problem, network.initial_weights(0)).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    assert temporary(2 * parts.CHUNK + 1) < 1.01 * temporary(parts.CHUNK)
-    assert temporary(20 * parts.CHUNK) < 2 * temporary(2 * parts.CHUNK + 1)
+    assert temporary(parts.WHOLE + 1) < 1.01 * temporary(parts.CHUNK)
+    assert temporary(20 * parts.CHUNK) < 2 * temporary(parts.WHOLE + 1)
 
 
 def test_rows_are_checked_and_summed_piece_by_piece():

@@ -1,9 +1,12 @@
 """The fully connected network of Eq. (1), and its first two derivatives.
 
-Data are rows, so a layer is `h @ W` with `W` of shape (fan_in, fan_out). With `bias`, every layer
-also sees a unit that is always one, and the last row of its matrix is what that unit contributes:
-the bias is part of the matrix and lives on its sphere. A constant has no difference, so it costs
-no Lipschitz constant: `linear` gives the part of each matrix that counts.
+Data are rows, so a layer is H W with `W` of shape (fan_in, fan_out). With `bias`, every layer also
+sees a unit that is always one, and the last row of its matrix is what that unit contributes: the
+bias is part of the matrix and lives on its sphere. A constant has no difference, so it costs no
+Lipschitz constant: `linear` gives the part of each matrix that counts.
+
+What goes in and comes out are rows. Inside the passes they lie along the second axis, (units,
+rows), and a layer is Wᵀh: XLA's matrix product on processors likes it long (`docs/scale.md`).
 
 Besides `apply`, the passes share their work: `forward` keeps what every layer saw, `backward` turns
 that into the gradient, `push` gives the velocity of the outputs, and `second_order` needs, of every
@@ -38,7 +41,7 @@ ASIDE = 0.1
 
 
 class Trace(NamedTuple):
-    """What each layer saw on the way forward."""
+    """What each layer saw on the way forward, (units, rows)."""
 
     inputs: tuple[Array, ...]
     """h_{i−1}, the input of layer i."""
@@ -47,7 +50,7 @@ class Trace(NamedTuple):
 
 
 class Adjoints(NamedTuple):
-    """How the loss changes with what each layer made, on the way back."""
+    """How the loss changes with what each layer made, on the way back, (units, rows)."""
 
     sums: tuple[Array, ...]
     """∂loss/∂z_i, for every layer."""
@@ -163,19 +166,19 @@ class Network:
 
     def apply(self, weights: Weights, x: Array) -> Array:
         """f(x; w) for rows x, Eq. (1)."""
-        h = x
+        h = x.T
         for w in weights[:-1]:
             h = self.activation(self.layer(h, w))
-        return self.layer(h, weights[-1])
+        return self.layer(h, weights[-1]).T
 
     def layer(self, h: Array, w: Array) -> Array:
-        """H W, with the constant unit where there is one."""
-        return h @ w[:-1] + w[-1] if self.bias else h @ w
+        """(H W)ᵀ for h = Hᵀ, with the constant unit where there is one."""
+        return w[:-1].T @ h + w[-1][:, None] if self.bias else w.T @ h
 
     def _gradient(self, h: Array, pull: Array) -> Array:
-        """Gradient of ⟨pull, h W⟩ in W."""
-        linear = h.T @ pull
-        return jnp.vstack([linear, jnp.sum(pull, axis=0)]) if self.bias else linear
+        """Gradient of ⟨pull, Wᵀh⟩ in W."""
+        linear = (pull @ h.T).T
+        return jnp.vstack([linear, jnp.sum(pull, axis=1)]) if self.bias else linear
 
     def predict(self, weights: Sequence[ArrayLike], x: ArrayLike) -> np.ndarray:
         """`apply` for arrays of any kind, compiled, in the precision of the weights."""
@@ -197,19 +200,19 @@ class Network:
 
     def forward(self, weights: Weights, x: Array) -> tuple[Array, Trace]:
         """The same, keeping what the other two passes need."""
-        inputs, sums = [x], []
+        inputs, sums = [x.T], []
         for w in weights[:-1]:
             sums.append(self.layer(inputs[-1], w))
             inputs.append(self.activation(sums[-1]))
-        return self.layer(inputs[-1], weights[-1]), Trace(tuple(inputs), tuple(sums))
+        return self.layer(inputs[-1], weights[-1]).T, Trace(tuple(inputs), tuple(sums))
 
     def backward(self, weights: Weights, trace: Trace, pull: Array) -> tuple[Weights, Adjoints]:
         """Gradient of ⟨pull, f(x; w)⟩ in the weights, and the adjoints on the way."""
-        matrices, gradient, sums, hidden = self.linear(weights), [], [pull], []
+        matrices, gradient, sums, hidden = self.linear(weights), [], [pull.T], []
         for i in reversed(range(len(weights))):
             gradient.append(self._gradient(trace.inputs[i], sums[-1]))
             if i > 0:
-                hidden.append(sums[-1] @ matrices[i].T)
+                hidden.append(matrices[i] @ sums[-1])
                 sums.append(hidden[-1] * self.activation.slope(trace.sums[i - 1]))
         return tuple(gradient[::-1]), Adjoints(tuple(sums[::-1]), tuple(hidden[::-1]))
 
@@ -219,8 +222,8 @@ class Network:
         push = self.layer(trace.inputs[0], velocity[0])
         for i in range(1, len(weights)):
             hidden = push * self.activation.slope(trace.sums[i - 1])
-            push = hidden @ matrices[i] + self.layer(trace.inputs[i], velocity[i])
-        return push
+            push = matrices[i].T @ hidden + self.layer(trace.inputs[i], velocity[i])
+        return push.T
 
     def second_order(
         self, weights: Weights, velocity: Weights, trace: Trace, adjoints: Adjoints
@@ -238,9 +241,9 @@ class Network:
                 bend = self.activation.bend(trace.sums[i - 1])
                 curvature += jnp.sum(adjoints.hidden[i - 1] * bend * push**2)
             hidden = push * self.activation.slope(trace.sums[i - 1])
-            curvature += 2 * jnp.sum(adjoints.sums[i] * (hidden @ turning[i]))
-            push = hidden @ matrices[i] + self.layer(trace.inputs[i], velocity[i])
-        return push, curvature
+            curvature += 2 * jnp.sum(adjoints.sums[i] * (turning[i].T @ hidden))
+            push = matrices[i].T @ hidden + self.layer(trace.inputs[i], velocity[i])
+        return push.T, curvature
 
 
 @partial(jax.jit, static_argnums=0)

@@ -228,12 +228,14 @@ class Problem:
         blocks = rows // taken
         first = (turn % blocks) * taken
 
-        def some(values: Array) -> Array:
-            return jax.lax.dynamic_slice_in_dim(values, first, taken) if blocks > 1 else values
+        def some(values: Any, axis: int = 0) -> Any:
+            def block(array: Array) -> Array:
+                return jax.lax.dynamic_slice_in_dim(array, first, taken, axis)
 
-        outputs, trace, targets, weight = jax.tree.map(
-            some, (left.outputs, left.trace, self.targets, self.share)
-        )
+            return jax.tree.map(block, values) if blocks > 1 else values
+
+        outputs, targets, weight = some((left.outputs, self.targets, self.share))
+        trace = some(left.trace, axis=1)
         # A block without weight has no curvature.
         total = jnp.sum(weight)
         scale = 1 / (jnp.where(total > 0, total, 1) * self.unit)
@@ -304,14 +306,14 @@ def _image(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
 
 
 def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Array, Array, Array]:
-    sums = (*left.trace.sums, left.outputs)
+    sums = (*left.trace.sums, left.outputs.T)
     pairs = [
         (made, problem.network.layer(seen, u))
         for seen, made, u in zip(left.trace.inputs, sums, headings, strict=True)
     ]
 
     def mean(a: Array, b: Array) -> Array:
-        return problem.share @ jnp.sum(a * b, axis=1)
+        return problem.share @ jnp.sum(a * b, axis=0)
 
     return (
         jnp.stack([mean(made, made) for made, _ in pairs]),
@@ -322,7 +324,7 @@ def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Arra
 
 def _squared_pull(problem: Problem, left: _Backward) -> Array:
     share = jnp.where(problem.share > 0, problem.share, 1)
-    return jnp.sum(jnp.sum(left.adjoints.sums[-1] ** 2, axis=1) / share)
+    return jnp.sum(jnp.sum(left.adjoints.sums[-1] ** 2, axis=0) / share)
 
 
 def _gram(
@@ -341,15 +343,15 @@ def _gram(
 
 
 def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Array]:
-    root = jnp.sqrt(problem.share)[:, None]
+    root = jnp.sqrt(problem.share)
     safe = jnp.where(root > 0, root, 1)
     seen = [root * h for h in left.trace.inputs]
     if problem.network.bias:
-        seen = [jnp.hstack([h, root]) for h in seen]
+        seen = [jnp.vstack([h, root]) for h in seen]
     slopes = [a / safe for a in left.adjoints.sums]
     return (
-        sphere.stacked([h.T @ h for h in seen]),
-        sphere.stacked([s.T @ s for s in slopes]),
+        sphere.stacked([h @ h.T for h in seen]),
+        sphere.stacked([s @ s.T for s in slopes]),
         jnp.sum(slopes[-1] ** 2),
     )
 
