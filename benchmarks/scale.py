@@ -119,9 +119,9 @@ def operations(sizes, rows: int) -> int:
 
 
 PRODUCTS = {
-    lambda h, w, p: h @ w: (2, 4),
-    lambda h, w, p: p @ w.T: (0, 1),
-    lambda h, w, p: h.T @ p: (1, 1),
+    lambda h, w, p: w.T @ h: (2, 4),
+    lambda h, w, p: w @ p: (0, 1),
+    lambda h, w, p: p @ h.T: (1, 1),
 }
 """Those of a Method 1 iteration: how many in the first layer, and in each of the others."""
 
@@ -147,7 +147,7 @@ def rate(quick: bool) -> dict:
     results = {}
     for name, sizes, rows in (("25", PAPER, 22_401), ("256", WIDE, 5_000 if quick else 20_000)):
         problem = random_problem(sizes, rows)
-        h = [jnp.full((rows, n), 0.1) for n in sizes]
+        h = [jnp.full((n, rows), 0.1) for n in sizes]
         W = [jnp.full(shape, 0.1) for shape in problem.network.shapes]
         functions = {
             "peak": lambda: A @ A,

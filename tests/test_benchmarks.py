@@ -1,6 +1,7 @@
 """The benchmark beside other optimisers: one contender of each family, and the page."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import peers
@@ -12,6 +13,7 @@ from peers_summary import Entry, summarise
 
 from greatcircle import LipschitzRegressor, certificate
 from greatcircle.datasets import ground_effect
+from greatcircle.experiments.sweep import KEEP_MEMORY
 
 ONE_OF_EACH_FAMILY = (
     "auto",
@@ -27,6 +29,12 @@ ONE_OF_EACH_FAMILY = (
     "pymanopt trust regions",
     "hyperspherical descent",
 )
+
+
+def test_memory_is_kept_alike_everywhere():
+    root = Path(__file__).parents[1]
+    for file in ("Makefile", "docs/scale.md"):
+        assert KEEP_MEMORY in (root / file).read_text("utf-8")
 
 
 @pytest.fixture(scope="module")
