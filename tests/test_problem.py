@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import oracle
-from greatcircle import Network, Problem
+from greatcircle import Network, Problem, network
 from greatcircle.objective import Custom
 from small import LOSS_NAMES, small
 
@@ -115,3 +115,42 @@ def test_bad_input_is_named(change, message):
 def test_an_object_without_a_loss_is_refused():
     with pytest.raises(TypeError, match=r"dict without a method loss\(weights\)"):
         Custom({}, np.dtype(np.float32))
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("bias", [False, True])
+def test_rows_along_either_axis_give_the_same(bias, monkeypatch):
+    s = small(4, depth=3, activation="tanh", bias=bias)
+    weights = tuple(map(jnp.asarray, s.weights))
+    velocity = tuple(jnp.cos(w) for w in weights)
+
+    problem = s.problem()
+
+    def passes():
+        loss, left = problem.forward(weights)
+        gradient, left = problem.backward(weights, left)
+        some, _ = problem.linearised(weights, left, share=0.4, turn=1)
+        return (
+            loss,
+            gradient,
+            problem.value(weights),
+            problem.second_order(weights, velocity, left),
+            problem.moments(velocity, left),
+            problem.pull(left),
+            problem.gram(weights, [gradient, velocity], left),
+            problem.kronecker(left),
+            some(velocity),
+        )
+
+    assert s.network.along == 1
+    narrow = jax.jit(lambda: passes())()
+    monkeypatch.setattr(network, "NARROW", 1)
+    assert s.network.along == 0
+    wide = jax.jit(lambda: passes())()
+    for a, b in zip(jax.tree.leaves(narrow), jax.tree.leaves(wide), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14)
+
+
+def test_wide_networks_keep_their_rows():
+    assert [Network((3, n, 20, 2)).along for n in (63, 64, 500)] == [1, 0, 0]
+    assert Network((80, 2)).along == 1

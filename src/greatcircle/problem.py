@@ -235,7 +235,7 @@ class Problem:
             return jax.tree.map(block, values) if blocks > 1 else values
 
         outputs, targets, weight = some((left.outputs, self.targets, self.share))
-        trace = some(left.trace, axis=1)
+        trace = some(left.trace, axis=self.network.along)
         # A block without weight has no curvature.
         total = jnp.sum(weight)
         scale = 1 / (jnp.where(total > 0, total, 1) * self.unit)
@@ -306,14 +306,15 @@ def _image(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
 
 
 def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Array, Array, Array]:
-    sums = (*left.trace.sums, left.outputs.T)
+    network = problem.network
+    sums = (*left.trace.sums, network.turned(left.outputs))
     pairs = [
-        (made, problem.network.layer(seen, u))
+        (made, network.layer(seen, u))
         for seen, made, u in zip(left.trace.inputs, sums, headings, strict=True)
     ]
 
     def mean(a: Array, b: Array) -> Array:
-        return problem.share @ jnp.sum(a * b, axis=0)
+        return problem.share @ jnp.sum(a * b, axis=1 - network.along)
 
     return (
         jnp.stack([mean(made, made) for made, _ in pairs]),
@@ -324,7 +325,8 @@ def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Arra
 
 def _squared_pull(problem: Problem, left: _Backward) -> Array:
     share = jnp.where(problem.share > 0, problem.share, 1)
-    return jnp.sum(jnp.sum(left.adjoints.sums[-1] ** 2, axis=0) / share)
+    squares = jnp.sum(left.adjoints.sums[-1] ** 2, axis=1 - problem.network.along)
+    return jnp.sum(squares / share)
 
 
 def _gram(
@@ -343,15 +345,16 @@ def _gram(
 
 
 def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Array]:
-    root = jnp.sqrt(problem.share)
+    network = problem.network
+    root = network.turned(jnp.sqrt(problem.share)[:, None])
     safe = jnp.where(root > 0, root, 1)
     seen = [root * h for h in left.trace.inputs]
-    if problem.network.bias:
-        seen = [jnp.vstack([h, root]) for h in seen]
+    if network.bias:
+        seen = [jnp.concatenate([h, root], axis=1 - network.along) for h in seen]
     slopes = [a / safe for a in left.adjoints.sums]
     return (
-        sphere.stacked([h @ h.T for h in seen]),
-        sphere.stacked([s @ s.T for s in slopes]),
+        sphere.stacked([network.moments(h, h) for h in seen]),
+        sphere.stacked([network.moments(s, s) for s in slopes]),
         jnp.sum(slopes[-1] ** 2),
     )
 
