@@ -74,6 +74,15 @@ def test_a_bound_beyond_the_certificate_is_not_written(to, file, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_bound_beyond_the_certificate_names_the_precision_of_the_file(activation):
+    model = case(activation).model
+    low = replace(model.certificate_, value=0.99 * model.certificate_.value)
+    model._certified = ((model.weights_, model.scaling_, model.network_), low)
+    with pytest.raises(ValueError, match=r"in float32, .* use dtype=float64"):
+        numbers(model, name="net", dtype="float32")
+
+
 def test_other_multipliers_may_prove_what_the_models_do_not():
     model = case().model
     wrong = tuple(3 * m for m in model.certificate_.multipliers)

@@ -42,7 +42,7 @@ def recertified(model: Certificate, parameters: Parameters) -> float:
     found, allowed = _found(model, parameters), model.value * (1 + model.margin)
     if found <= allowed:
         return max(found, model.value)
-    kind = parameters.scale.dtype.name
+    kind = parameters.gain.dtype.name  # the file's own: the first layer may be more precise
     raise ValueError(
         f"the numbers of the file, in {kind}, have the bound {found:.9g}, and the model's "
         f"certificate allows {model.value:.9g} · (1 + {model.margin:.3g}) = {allowed:.9g}; nothing "
@@ -58,7 +58,7 @@ def _scale(model: Certificate, parameters: Parameters) -> np.ndarray:
 
 def _slopes(model: Certificate, parameters: Parameters) -> tuple[np.ndarray, ...]:
     """In single precision the slope 0.01 of `leaky_relu` is a little less."""
-    least = float(parameters.scale.dtype.type(0.01))
+    least = float(parameters.gain.dtype.type(0.01))
     if parameters.activation != "leaky_relu" or least >= 0.01:
         return model.slopes
     return tuple(np.column_stack([np.minimum(s[:, 0], least), s[:, 1]]) for s in model.slopes)
