@@ -59,7 +59,7 @@ docs: .venv/docs  ## the documentation as HTML in docs/_build
 	$(BIN)/python -m sphinx -W -q -b html docs docs/_build
 
 # For everybody alike: memory that is kept from step to step (docs/scale.md).
-bench: export GLIBC_TUNABLES = glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=8589934592:glibc.malloc.hugetlb=1
+bench: export GLIBC_TUNABLES = glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=8589934592:glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1
 bench: .venv/peers  ## all benchmarks beside other optimisers, about 25 minutes; page in docs
 	$(BIN)/python benchmarks/iteration.py --write
 	$(BIN)/python benchmarks/peers.py run $(if $(DATA),--data $(DATA)) $(BENCH)

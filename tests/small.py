@@ -87,7 +87,7 @@ def small(
 def _smallest_sum(
     network: Network, weights: tuple[np.ndarray, ...], X: np.ndarray
 ) -> tuple[float, float]:
-    h, smallest = network.turned(X), np.inf
+    h, smallest = X.T, np.inf
     for w in weights[:-1]:
         z = network.layer(h, w)
         smallest = min(smallest, float(np.abs(z).min()))

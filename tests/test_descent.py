@@ -89,9 +89,9 @@ def test_evaluation_counts_of_a_network_are_what_really_ran():
     calls = []
 
     class Counted(losses.Squared):
-        def rows(self, outputs, targets):
+        def of_row(self, outputs, targets):
             jax.debug.callback(lambda: calls.append(1))
-            return super().rows(outputs, targets)
+            return super().of_row(outputs, targets)
 
     s = small(1)
     problem = Problem(s.network, s.X, s.Y, loss=Counted())

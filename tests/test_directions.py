@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import oracle
-from greatcircle import Network, Problem, descend, sphere, stopping
+from greatcircle import Network, Problem, descend, losses, sphere, stopping
 from greatcircle.arc import Arc
 from greatcircle.descent import nowhere, visit_point
 from greatcircle.directions import (
@@ -258,7 +258,8 @@ def dense(problem, weights, rows=slice(None)):
         return problem.network.apply(w, x).ravel()
 
     def loss(f):
-        return share @ problem.criterion.rows(f.reshape(y.shape), y) / problem.unit
+        lost = losses.of_columns(problem.criterion, f.reshape(y.shape).T, y.T)
+        return share @ lost / problem.unit
 
     weights = tuple(map(jnp.asarray, weights))
     jacobian = jax.jacobian(outputs)(weights)

@@ -19,7 +19,7 @@ def derivatives(name, F, Y):
     """Value, gradient and Hessian of each row."""
 
     def row(f, y):
-        return LOSSES[name].rows(f[None], y[None])[0]
+        return LOSSES[name].of_row(f, y)
 
     return tuple(jax.vmap(f)(F, Y) for f in (row, jax.grad(row), jax.hessian(row)))
 
@@ -45,8 +45,8 @@ def test_value_gradient_and_curvature_bound(name, seed, scale):
 )
 def test_the_curvature_bound_is_reached(name, bound):
     loss = LOSSES[name]
-    y = jnp.array([[0.5, 0.5]]) if name == "softmax" else jnp.zeros((1, 2))
-    hessian = jax.hessian(lambda f: loss.rows(f[None], y)[0])(jnp.zeros(2))
+    y = jnp.array([0.5, 0.5]) if name == "softmax" else jnp.zeros(2)
+    hessian = jax.hessian(lambda f: loss.of_row(f, y))(jnp.zeros(2))
     np.testing.assert_allclose(np.linalg.eigvalsh(hessian).max(), bound, rtol=1e-6)
     assert loss.curvature == bound
 
@@ -55,10 +55,9 @@ def test_the_curvature_bound_is_reached(name, bound):
 def test_large_outputs_stay_finite(name):
     Y = small(0, loss=name).Y
     F = jnp.asarray(np.where(np.arange(Y.size).reshape(Y.shape) % 2, 1e4, -1e4), jnp.float32)
-    loss = LOSSES[name]
-    total = lambda f: jnp.sum(loss.rows(f, jnp.asarray(Y, jnp.float32)))  # noqa: E731
-    assert np.all(np.isfinite(loss.rows(F, jnp.asarray(Y))))
-    assert np.all(np.isfinite(jax.grad(total)(F)))
+    lost = partial(losses.of_columns, LOSSES[name], targets=jnp.asarray(Y.T, jnp.float32))
+    assert np.all(np.isfinite(lost(F.T)))
+    assert np.all(np.isfinite(jax.grad(lambda f: jnp.sum(lost(f)))(F.T)))
 
 
 @pytest.mark.parametrize(

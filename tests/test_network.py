@@ -48,13 +48,13 @@ def test_all_passes_agree_with_automatic_differentiation(name, bias):
     weights = tuple(map(jnp.asarray, s.weights))
     rng = np.random.default_rng(0)
     velocity = tuple(jnp.asarray(rng.standard_normal(w.shape)) for w in weights)
-    outputs, trace = s.network.forward(weights, jnp.asarray(s.X))
+    outputs, trace = s.network.forward(weights, jnp.asarray(s.X.T))
     pull = jnp.asarray(rng.standard_normal(outputs.shape))
     gradient, adjoints = s.network.backward(weights, trace, pull)
     push, bend = s.network.second_order(weights, velocity, trace, adjoints)
 
     def apply(w):
-        return s.network.apply(w, jnp.asarray(s.X))
+        return s.network.apply(w, jnp.asarray(s.X)).T
 
     np.testing.assert_allclose(outputs, apply(weights), rtol=1e-14)
     expected = jax.grad(lambda w: jnp.sum(pull * apply(w)))(weights)
@@ -95,11 +95,11 @@ def test_a_bias_is_the_last_row_seen_by_a_unit_that_is_always_one(name):
     close(s.network.apply(weights, s.X), explicit(weights))
     close(s.network.predict(s.weights, s.X), explicit(weights))
     close([oracle.forward(s.weights, x, name, bias=True) for x in s.X], explicit(weights))
-    outputs, trace = s.network.forward(weights, jnp.asarray(s.X))
-    close(outputs, explicit(weights))
+    outputs, trace = s.network.forward(weights, jnp.asarray(s.X.T))
+    close(outputs.T, explicit(weights))
     pull = jnp.asarray(rng.standard_normal(outputs.shape))
     gradient, adjoints = s.network.backward(weights, trace, pull)
-    expected = jax.grad(lambda w: jnp.sum(pull * explicit(w)))(weights)
+    expected = jax.grad(lambda w: jnp.sum(pull.T * explicit(w)))(weights)
     for g, e in zip(gradient, expected, strict=True):
         close(g, e)
 
@@ -107,10 +107,10 @@ def test_a_bias_is_the_last_row_seen_by_a_unit_that_is_always_one(name):
         return jax.jvp(explicit, (w,), (velocity,))[1]
 
     push, bend = s.network.second_order(weights, velocity, trace, adjoints)
-    close(push, first(weights))
-    close(s.network.push(weights, velocity, trace), first(weights))
+    close(push.T, first(weights))
+    close(s.network.push(weights, velocity, trace).T, first(weights))
     second = jax.jvp(first, (weights,), (velocity,))[1]
-    close(bend, jnp.sum(pull * second), rtol=1e-9, atol=1e-12)
+    close(bend, jnp.sum(pull.T * second), rtol=1e-9, atol=1e-12)
 
 
 def test_linear_is_the_part_without_the_biases():

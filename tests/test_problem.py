@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import oracle
-from greatcircle import Network, Problem, network
+from greatcircle import Network, Problem, parts
 from greatcircle.objective import Custom
 from small import LOSS_NAMES, small
 
@@ -119,14 +119,12 @@ def test_an_object_without_a_loss_is_refused():
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, True])
-def test_rows_along_either_axis_give_the_same(bias, monkeypatch):
+def test_rows_that_are_turned_and_rows_that_are_not_give_the_same(bias, monkeypatch):
     s = small(4, depth=3, activation="tanh", bias=bias)
     weights = tuple(map(jnp.asarray, s.weights))
     velocity = tuple(jnp.cos(w) for w in weights)
 
-    problem = s.problem()
-
-    def passes():
+    def passes(problem):
         loss, left = problem.forward(weights)
         gradient, left = problem.backward(weights, left)
         some, _ = problem.linearised(weights, left, share=0.4, turn=1)
@@ -137,20 +135,22 @@ def test_rows_along_either_axis_give_the_same(bias, monkeypatch):
             problem.second_order(weights, velocity, left),
             problem.moments(velocity, left),
             problem.pull(left),
+            problem.largest_input(),
             problem.gram(weights, [gradient, velocity], left),
             problem.kronecker(left),
+            problem.loss_of(problem.outputs(weights)),
             some(velocity),
         )
 
-    assert s.network.along == 1
-    narrow = jax.jit(lambda: passes())()
-    monkeypatch.setattr(network, "NARROW", 1)
-    assert s.network.along == 0
-    wide = jax.jit(lambda: passes())()
-    for a, b in zip(jax.tree.leaves(narrow), jax.tree.leaves(wide), strict=True):
+    whole = s.problem()
+    with monkeypatch.context() as patch:
+        patch.setattr(parts, "WHOLE", 0)
+        rows = s.problem()
+    assert (whole.turned, rows.turned) == (True, False)
+    assert whole.seen.shape == rows.seen.shape[::-1]
+    for problem in (whole, rows):
+        np.testing.assert_array_equal(problem.inputs, s.X)
+        np.testing.assert_array_equal(problem.targets, s.Y)
+    found = jax.jit(passes)(whole), jax.jit(passes)(rows)
+    for a, b in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14)
-
-
-def test_wide_networks_keep_their_rows():
-    assert [Network((3, n, 20, 2)).along for n in (63, 64, 500)] == [1, 0, 0]
-    assert Network((80, 2)).along == 1

@@ -15,6 +15,7 @@ import pytest
 from greatcircle import Network, Problem, descend, directions, parts, spread, steps, stopping
 from greatcircle.checkpoint import NAME
 from greatcircle.lasting import descend_lasting
+from greatcircle.parts import WHOLE
 from greatcircle.problem import PIECE
 from greatcircle.sharding import _gathered
 from small import LOSS_NAMES, small, thinned
@@ -172,8 +173,8 @@ def test_rows_are_checked_and_summed_piece_by_piece():
         Problem(Network((2, 3, 1)), X, Y)
 
 
-def test_arrays_of_jax_are_not_copied():
-    x, y = jax.numpy.ones((5, 2)), jax.numpy.ones((5, 1))
+def test_many_rows_of_jax_are_not_copied():
+    x, y = jax.numpy.ones((WHOLE + 1, 2)), jax.numpy.ones((WHOLE + 1, 1))
     problem = Problem(Network((2, 3, 1)), x, y)
     assert problem.inputs is x
     assert problem.targets is y

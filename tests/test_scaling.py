@@ -251,9 +251,9 @@ def test_without_a_radius_the_sums_of_every_layer_have_mean_square_one(bias, sch
         network, X, Y, 1, scheme=scheme, sample_weight=weight, dtype=np.float64
     )
     with precision(np.float64):
-        outputs, trace = network.forward(weights, scaling.inputs(X))
-    for sums in (*map(network.turned, trace.sums), outputs):
-        mean = np.average(np.mean(np.asarray(sums) ** 2, axis=1), weights=weight)
+        outputs, trace = network.forward(weights, scaling.inputs(X).T)
+    for sums in (*trace.sums, outputs):
+        mean = np.average(np.mean(np.asarray(sums) ** 2, axis=0), weights=weight)
         assert mean == pytest.approx(1, rel=1e-12)
 
 

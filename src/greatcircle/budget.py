@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from greatcircle import frames, sphere
+from greatcircle import frames, losses, sphere
 from greatcircle.certificate.interior import optimum
 from greatcircle.descent import Callback, Result
 from greatcircle.network import Network, Weights
@@ -106,7 +106,7 @@ def descend_within(
     if rounds < ROUNDS:
         ending = "max_iter", f"the most iterations allowed, {rounds}"
     spent = Evaluations(forward=1)
-    once = TURNS * min(1.0, BATCH / len(problem.inputs))
+    once = TURNS * min(1.0, BATCH / problem.count)
     cost = Evaluations(forward=once + 1, backward=once)
     with precision(dtype):
         within = Within(
@@ -179,9 +179,13 @@ class Within(NamedTuple):
     def loss(self, packed: sphere.Packed, rows: Array) -> Array:
         """Mean loss of some rows, in the problem's unit."""
         problem, weights = self.problem, self.matrices(sphere.unpack(packed))
-        outputs = problem.network.apply(weights, problem.inputs[rows])
-        losses = problem.criterion.rows(outputs, problem.targets[rows])
-        return jnp.mean(len(problem.inputs) * problem.share[rows] * losses) / problem.unit
+
+        def some(values: Array) -> Array:
+            return problem.columns(jnp.take(values, rows, axis=int(problem.turned)))
+
+        outputs, _ = problem.network.forward(weights, some(problem.seen))
+        lost = losses.of_columns(problem.criterion, outputs, some(problem.wanted))
+        return jnp.mean(problem.count * problem.share[rows] * lost) / problem.unit
 
 
 class State(NamedTuple):
@@ -199,7 +203,7 @@ class State(NamedTuple):
 def turned(within: Within, state: State) -> tuple[State, Weights, Array]:
     """The state a round later, its network, and the largest angle of the last turn."""
     problem = within.problem
-    rows = len(problem.inputs)
+    rows = problem.count
     radii = sphere.norm(state.frames)
     entries = jnp.array([[math.prod(shape)] for shape in state.frames.shapes])
 

@@ -20,6 +20,7 @@ from jax import Array
 
 from greatcircle import arc as arcs
 from greatcircle import directions, sphere, steps, stopping
+from greatcircle import memory as memories
 from greatcircle.arc import Arc, Here
 from greatcircle.directions import Direction, Place
 from greatcircle.objective import Custom, Objective
@@ -177,7 +178,7 @@ def descend(
     step.check(objective)
     trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
 
-    with precision(dtype):
+    with precision(dtype), memories.kept():
         radii, point = state or (jnp.asarray(sizes), nowhere(weights, direction, memory))
         visit = partial(visit_point, objective, radii, direction=direction, step=step)
         evaluations, records, ending = Evaluations(), list(records), None

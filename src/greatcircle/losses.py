@@ -28,8 +28,8 @@ class Loss(Protocol):
         """Upper bound on the eigenvalues of the Hessian in the outputs."""
         ...
 
-    def rows(self, outputs: Array, targets: Array) -> Array:
-        """Loss of each row."""
+    def of_row(self, outputs: Array, targets: Array) -> Array:
+        """Loss of one row."""
         ...
 
     def check(self, targets: np.ndarray) -> None:
@@ -44,9 +44,9 @@ class Squared:
     name = "squared"
     curvature = 1.0
 
-    def rows(self, outputs: Array, targets: Array) -> Array:
-        """Loss of each row."""
-        return 0.5 * jnp.sum((outputs - targets) ** 2, axis=1)
+    def of_row(self, outputs: Array, targets: Array) -> Array:
+        """Loss of one row."""
+        return 0.5 * _total((outputs - targets) ** 2)
 
     def check(self, targets: np.ndarray) -> None:
         """Every finite target fits."""
@@ -64,12 +64,12 @@ class Huber:
         if not isinstance(self.delta, Real) or not 0 < float(self.delta) < np.inf:
             raise ValueError(f"delta is {self.delta!r}; expected a positive number")
 
-    def rows(self, outputs: Array, targets: Array) -> Array:
-        """Loss of each row."""
+    def of_row(self, outputs: Array, targets: Array) -> Array:
+        """Loss of one row."""
         error = outputs - targets
         clipped = jnp.where(error > self.delta, self.delta, error)
         clipped = jnp.where(error < -self.delta, -self.delta, clipped)
-        return jnp.sum(clipped * (error - 0.5 * clipped), axis=1)
+        return _total(clipped * (error - 0.5 * clipped))
 
     def check(self, targets: np.ndarray) -> None:
         """Every finite target fits."""
@@ -85,9 +85,9 @@ class SoftmaxCrossEntropy:
     name = "softmax"
     curvature = 0.5
 
-    def rows(self, outputs: Array, targets: Array) -> Array:
-        """Loss of each row."""
-        return jax.nn.logsumexp(outputs, axis=1) - jnp.sum(targets * outputs, axis=1)
+    def of_row(self, outputs: Array, targets: Array) -> Array:
+        """Loss of one row."""
+        return jax.nn.logsumexp(outputs) - _total(targets * outputs)
 
     def check(self, targets: np.ndarray) -> None:
         """Rows must be non-negative and sum to one."""
@@ -113,12 +113,12 @@ class Logistic:
     name = "logistic"
     curvature = 0.25
 
-    def rows(self, outputs: Array, targets: Array) -> Array:
-        """Loss of each row."""
+    def of_row(self, outputs: Array, targets: Array) -> Array:
+        """Loss of one row."""
         # log(1 + eᶠ) without overflow; the branches agree in every derivative at 0.
         small = jnp.exp(jnp.where(outputs < 0, outputs, -outputs))
         softplus = jnp.where(outputs < 0, 0, outputs) + jnp.log1p(small)
-        return jnp.sum(softplus - targets * outputs, axis=1)
+        return _total(softplus - targets * outputs)
 
     def check(self, targets: np.ndarray) -> None:
         """Every entry must lie between 0 and 1."""
@@ -133,9 +133,19 @@ LOSSES: dict[str, Loss] = {
 }
 
 
+def _total(values: Array) -> Array:
+    """Sum as a product: XLA's sum over the few outputs of many rows takes four times as long."""
+    return jnp.dot(values, jnp.ones_like(values), precision="highest")
+
+
+def of_columns(loss: Loss, outputs: Array, targets: Array) -> Array:
+    """Loss of each row of the data, which are columns here, as in the passes of a network."""
+    return jax.vmap(loss.of_row, in_axes=1)(outputs, targets)
+
+
 def get(choice: str | Loss) -> Loss:
     """Look up a loss by name, or pass one through."""
-    if callable(getattr(choice, "rows", None)) and not isinstance(choice, str | type):
+    if callable(getattr(choice, "of_row", None)) and not isinstance(choice, str | type):
         return choice
     if not isinstance(choice, str) or choice not in LOSSES:
         raise ValueError(

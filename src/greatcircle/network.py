@@ -5,10 +5,8 @@ sees a unit that is always one, and the last row of its matrix is what that unit
 bias is part of the matrix and lives on its sphere. A constant has no difference, so it costs no
 Lipschitz constant: `linear` gives the part of each matrix that counts.
 
-What goes in and comes out are rows. Inside the passes of a narrow network they lie along the second
-axis, (units, rows), and a layer is Wᵀh: XLA's matrix product on processors is then up to a third
-faster. For a wide one it is slower, so there rows stay rows (`docs/scale.md`). `along` is the axis
-of the rows.
+`apply` takes and gives rows. The passes have a column for each of them, so a layer is Wᵀh, with
+h of shape (units, rows): XLA's matrix products on processors are faster so (`docs/scale.md`).
 
 Besides `apply`, the passes share their work: `forward` keeps what every layer saw, `backward` turns
 that into the gradient, `push` gives the velocity of the outputs, and `second_order` needs, of every
@@ -38,15 +36,12 @@ Weights = tuple[Array, ...]
 INITIALISATIONS = ("uniform", "normal", "orthogonal", "identity")
 
 
-NARROW = 64
-"""Hidden units of the widest layer below which passes have their rows along the second axis."""
-
 ASIDE = 0.1
 """Size of the orthogonal part beside an identity."""
 
 
 class Trace(NamedTuple):
-    """What each layer saw on the way forward, with rows along the network's `along`."""
+    """What each layer saw on the way forward, (units, rows)."""
 
     inputs: tuple[Array, ...]
     """h_{i−1}, the input of layer i."""
@@ -171,37 +166,16 @@ class Network:
 
     def apply(self, weights: Weights, x: Array) -> Array:
         """f(x; w) for rows x, Eq. (1)."""
-        h = self.turned(x)
-        for w in weights[:-1]:
-            h = self.activation(self.layer(h, w))
-        return self.turned(self.layer(h, weights[-1]))
-
-    @property
-    def along(self) -> int:
-        """The axis along which the passes have their rows."""
-        return int(max(self.sizes[1:-1], default=0) < NARROW)
-
-    def turned(self, rows: Any) -> Any:
-        """Rows as the passes have them, and back."""
-        return rows.T if self.along else rows
+        return self.forward(weights, x.T)[0].T
 
     def layer(self, h: Array, w: Array) -> Array:
-        """H W as the passes have it, with the constant unit where there is one."""
-        if not self.bias:
-            return self._product(h, w)
-        return self._product(h, w[:-1]) + (w[-1][:, None] if self.along else w[-1])
-
-    def _product(self, h: Array, w: Array) -> Array:
-        return w.T @ h if self.along else h @ w
-
-    def moments(self, h: Array, g: Array) -> Array:
-        """Sum over the rows of h gᵀ, (units of h, units of g)."""
-        return (g @ h.T).T if self.along else h.T @ g
+        """Wᵀh, with the constant unit where there is one."""
+        return _product(w[:-1], h) + w[-1][:, None] if self.bias else _product(w, h)
 
     def _gradient(self, h: Array, pull: Array) -> Array:
-        """Gradient of ⟨pull, h W⟩ in W."""
-        linear = self.moments(h, pull)
-        return jnp.vstack([linear, jnp.sum(pull, axis=self.along)]) if self.bias else linear
+        """Gradient of ⟨pull, Wᵀh⟩ in W."""
+        linear = h @ pull.T
+        return jnp.vstack([linear, jnp.sum(pull, axis=1)]) if self.bias else linear
 
     def predict(self, weights: Sequence[ArrayLike], x: ArrayLike) -> np.ndarray:
         """`apply` for arrays of any kind, compiled, in the precision of the weights."""
@@ -222,22 +196,21 @@ class Network:
             return np.asarray(_jacobian(self, matrices, jnp.asarray(x, np.float64)))
 
     def forward(self, weights: Weights, x: Array) -> tuple[Array, Trace]:
-        """The same, keeping what the other two passes need."""
-        inputs, sums = [self.turned(x)], []
+        """The same for columns x, keeping what the other passes need."""
+        inputs, sums = [x], []
         for w in weights[:-1]:
             sums.append(self.layer(inputs[-1], w))
             inputs.append(self.activation(sums[-1]))
-        outputs = self.turned(self.layer(inputs[-1], weights[-1]))
-        return outputs, Trace(tuple(inputs), tuple(sums))
+        return self.layer(inputs[-1], weights[-1]), Trace(tuple(inputs), tuple(sums))
 
     def backward(self, weights: Weights, trace: Trace, pull: Array) -> tuple[Weights, Adjoints]:
         """Gradient of ⟨pull, f(x; w)⟩ in the weights, and the adjoints on the way."""
         matrices, gradient, hidden = self.linear(weights), [], []
-        sums = [self.turned(pull)]
+        sums = [pull]
         for i in reversed(range(len(weights))):
             gradient.append(self._gradient(trace.inputs[i], sums[-1]))
             if i > 0:
-                hidden.append(self._product(sums[-1], matrices[i].T))
+                hidden.append(matrices[i] @ sums[-1])
                 sums.append(hidden[-1] * self.activation.slope(trace.sums[i - 1]))
         return tuple(gradient[::-1]), Adjoints(tuple(sums[::-1]), tuple(hidden[::-1]))
 
@@ -247,8 +220,8 @@ class Network:
         push = self.layer(trace.inputs[0], velocity[0])
         for i in range(1, len(weights)):
             hidden = push * self.activation.slope(trace.sums[i - 1])
-            push = self._product(hidden, matrices[i]) + self.layer(trace.inputs[i], velocity[i])
-        return self.turned(push)
+            push = _product(matrices[i], hidden) + self.layer(trace.inputs[i], velocity[i])
+        return push
 
     def second_order(
         self, weights: Weights, velocity: Weights, trace: Trace, adjoints: Adjoints
@@ -266,9 +239,15 @@ class Network:
                 bend = self.activation.bend(trace.sums[i - 1])
                 curvature += jnp.sum(adjoints.hidden[i - 1] * bend * push**2)
             hidden = push * self.activation.slope(trace.sums[i - 1])
-            curvature += 2 * jnp.sum(adjoints.sums[i] * self._product(hidden, turning[i]))
-            push = self._product(hidden, matrices[i]) + self.layer(trace.inputs[i], velocity[i])
-        return self.turned(push), curvature
+            curvature += 2 * jnp.sum(adjoints.sums[i] * _product(turning[i], hidden))
+            push = _product(matrices[i], hidden) + self.layer(trace.inputs[i], velocity[i])
+        return push, curvature
+
+
+def _product(w: Array, h: Array) -> Array:
+    # Behind a barrier the small matrix is transposed first: XLA's product with a matrix that it has
+    # to read down its columns takes a tenth longer.
+    return jax.lax.optimization_barrier(w.T) @ h
 
 
 @partial(jax.jit, static_argnums=0)

@@ -24,6 +24,15 @@ from greatcircle.precision import FLOATS, checked_dtype, precision
 from greatcircle.scaling import checked_share
 
 
+class Structure(NamedTuple):
+    """What of a problem is part of the compiled programs."""
+
+    network: Network
+    criterion: Loss
+    turned: bool
+    mesh: Mesh | None
+
+
 class _Forward(NamedTuple):
     outputs: Array
     trace: Trace
@@ -65,14 +74,18 @@ class Problem:
 
     network: Network
     criterion: Loss
-    inputs: Array
-    targets: Array
+    seen: Array
+    """Inputs, as rows or `turned`."""
+    wanted: Array
+    """Targets likewise."""
     share: Array
     """Weight of each row, summing to one."""
     unit: Array
     """Loss of the zero function: inside the loop it is one, so that float32 is used well."""
     mean_square_input: Array
     """Q of Eq. (23), the mean of ‖x‖²."""
+    turned: bool
+    """Whether rows are columns, as in the passes: they are where all of them are done at once."""
     mesh: Mesh | None
     """The devices that the rows are spread over (`sharding.py`); None for one."""
 
@@ -110,11 +123,15 @@ class Problem:
                 lost = np.asarray(_losses(self.criterion, np.zeros_like(wanted), wanted))
                 zero += float(share[some] @ lost)
                 square += float(share[some] @ np.sum(seen**2, axis=1))
+        self.turned = len(x) <= parts.WHOLE
         with precision(dtype):
-            # An array of JAX's stays where it is; others are copied once.
-            self.inputs, self.targets = (
-                jnp.asarray(given if isinstance(given, Array) else checked, dtype)
-                for given, checked in ((inputs, x), (targets, y))
+            # Many rows in an array of JAX's stay where they are; others are copied once.
+            self.seen, self.wanted = (
+                jnp.asarray(rows.T if self.turned else rows, dtype)
+                for rows in (
+                    given if isinstance(given, Array) else checked
+                    for given, checked in ((inputs, x), (targets, y))
+                )
             )
             self.share = jnp.asarray(share, dtype)
             self.unit = jnp.asarray(zero if zero > 0 else 1.0, dtype)
@@ -136,26 +153,43 @@ class Problem:
         other.unit = self.unit
         return other
 
-    def tree_flatten(self) -> tuple[tuple[Array, ...], tuple[Network, Loss, Mesh | None]]:
+    def tree_flatten(self) -> tuple[tuple[Array, ...], Structure]:
         """For JAX: the data are leaves, the network and the loss are structure."""
-        leaves = (self.inputs, self.targets, self.share, self.unit, self.mean_square_input)
-        return leaves, (self.network, self.criterion, self.mesh)
+        leaves = (self.seen, self.wanted, self.share, self.unit, self.mean_square_input)
+        return leaves, Structure(self.network, self.criterion, self.turned, self.mesh)
 
     @classmethod
-    def tree_unflatten(
-        cls, structure: tuple[Network, Loss, Mesh | None], leaves: Sequence[Any]
-    ) -> Self:
+    def tree_unflatten(cls, structure: Structure, leaves: Sequence[Any]) -> Self:
         """For JAX."""
         problem = object.__new__(cls)
-        problem.network, problem.criterion, problem.mesh = structure
-        problem.inputs, problem.targets, problem.share = leaves[:3]
+        problem.network, problem.criterion, problem.turned, problem.mesh = structure
+        problem.seen, problem.wanted, problem.share = leaves[:3]
         problem.unit, problem.mean_square_input = leaves[3:]
         return problem
 
     @property
     def dtype(self) -> np.dtype:
         """float32 or float64."""
-        return np.dtype(self.inputs.dtype)
+        return np.dtype(self.share.dtype)
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.share)
+
+    @property
+    def inputs(self) -> Array:
+        """Rows of inputs."""
+        return self.seen.T if self.turned else self.seen
+
+    @property
+    def targets(self) -> Array:
+        """Rows of targets."""
+        return self.wanted.T if self.turned else self.wanted
+
+    def columns(self, values: Array) -> Array:
+        """`seen` or `wanted` as the passes have them."""
+        return values if self.turned else values.T
 
     def outputs(self, weights: Sequence[ArrayLike]) -> Array:
         """f(x; w) of every row."""
@@ -164,7 +198,7 @@ class Problem:
 
     def loss_of(self, outputs: Array) -> Array:
         """Mean loss of given outputs."""
-        return self.share @ self.criterion.rows(outputs, self.targets)
+        return self.unit * self.scaled_loss_of(outputs.T)
 
     def loss(self, weights: Sequence[ArrayLike]) -> Array:
         """Mean loss over the rows."""
@@ -174,7 +208,7 @@ class Problem:
     @property
     def in_parts(self) -> bool:
         """Whether passes over the rows go part by part."""
-        return self.mesh is not None or len(self.inputs) > parts.WHOLE
+        return self.mesh is not None or self.count > parts.WHOLE
 
     def value(self, weights: Weights) -> Array:
         """The loss in units of `unit`."""
@@ -185,7 +219,7 @@ class Problem:
         if self.in_parts:  # the gradient at once: it would have to go forward again
             loss, gradient = parts.summed(self, _value_and_gradient, weights)
             return loss, _Again(weights, gradient)
-        outputs, trace = self.network.forward(weights, self.inputs)
+        outputs, trace = self.network.forward(weights, self.columns(self.seen))
         return self.scaled_loss_of(outputs), _Forward(outputs, trace)
 
     def backward(
@@ -210,7 +244,7 @@ class Problem:
 
     def _passed(self, weights: Weights) -> _Backward:
         """What the backward pass over all rows at once leaves."""
-        left = _Forward(*self.network.forward(weights, self.inputs))
+        left = _Forward(*self.network.forward(weights, self.columns(self.seen)))
         return self.backward(weights, left)[1]  # type: ignore[return-value]
 
     def second_order(self, weights: Weights, velocity: Weights, left: _Backward | _Again) -> Array:
@@ -223,23 +257,23 @@ class Problem:
         """The map v ↦ Jᵀ H J v, from a block of the rows: blocks take turns."""
         if isinstance(left, _Again):
             return parts.linearised(self, _image, weights, share, turn)
-        rows = self.inputs.shape[0]
+        rows = self.count
         taken = max(1, min(rows, round(share * rows)))
         blocks = rows // taken
         first = (turn % blocks) * taken
 
-        def some(values: Any, axis: int = 0) -> Any:
+        def some(values: Any, axis: int = 1) -> Any:
             def block(array: Array) -> Array:
                 return jax.lax.dynamic_slice_in_dim(array, first, taken, axis)
 
             return jax.tree.map(block, values) if blocks > 1 else values
 
-        outputs, targets, weight = some((left.outputs, self.targets, self.share))
-        trace = some(left.trace, axis=self.network.along)
+        outputs, targets, trace = some((left.outputs, self.columns(self.wanted), left.trace))
+        weight = some(self.share, axis=0)
         # A block without weight has no curvature.
         total = jnp.sum(weight)
         scale = 1 / (jnp.where(total > 0, total, 1) * self.unit)
-        slope = jax.grad(lambda f: scale * (weight @ self.criterion.rows(f, targets)))
+        slope = jax.grad(lambda f: scale * (weight @ losses.of_columns(self.criterion, f, targets)))
 
         def product(velocity: Weights) -> Weights:
             push = self.network.push(weights, velocity, trace)
@@ -258,7 +292,8 @@ class Problem:
 
     def largest_input(self) -> Array:
         """Largest ‖x‖ of a row that counts."""
-        return jnp.sqrt(jnp.max(jnp.where(self.share > 0, jnp.sum(self.inputs**2, axis=1), 0)))
+        squares = jnp.sum(self.columns(self.seen) ** 2, axis=0)
+        return jnp.sqrt(jnp.max(jnp.where(self.share > 0, squares, 0)))
 
     def gram(self, weights: Weights, velocities: Sequence[Weights], left: Any) -> Array:
         """Inner products of velocities in the Gauss-Newton matrix: ⟨J a, H J b⟩ of each pair."""
@@ -276,19 +311,22 @@ class Problem:
         return seen, (1 / jnp.where(size > 0, size, 1)) * slopes
 
     def scaled_loss_of(self, outputs: Array) -> Array:
-        """Mean loss of given outputs, in units of `unit`."""
-        return self.loss_of(outputs) / self.unit
+        """Mean loss of outputs as the passes give them, in units of `unit`."""
+        lost = losses.of_columns(self.criterion, outputs, self.columns(self.wanted))
+        return self.share @ lost / self.unit
 
 
 # What follows are sums over rows, of a problem that is small enough to do them all at once.
 
 
 def _value(problem: Problem, weights: Weights) -> Array:
-    return problem.scaled_loss_of(problem.network.apply(weights, problem.inputs))
+    return problem.scaled_loss_of(
+        problem.network.forward(weights, problem.columns(problem.seen))[0]
+    )
 
 
 def _value_and_gradient(problem: Problem, weights: Weights) -> tuple[Array, Weights]:
-    left = _Forward(*problem.network.forward(weights, problem.inputs))
+    left = _Forward(*problem.network.forward(weights, problem.columns(problem.seen)))
     return problem.scaled_loss_of(left.outputs), problem.backward(weights, left)[0]
 
 
@@ -299,7 +337,7 @@ def _second_order(problem: Problem, left: _Backward, weights: Weights, velocity:
 
 def _image(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
     """Jᵀ H J v."""
-    outputs, trace = problem.network.forward(weights, problem.inputs)
+    outputs, trace = problem.network.forward(weights, problem.columns(problem.seen))
     push = problem.network.push(weights, velocity, trace)
     curved = jax.jvp(jax.grad(problem.scaled_loss_of), (outputs,), (push,))[1]
     return problem.network.backward(weights, trace, curved)[0]
@@ -307,14 +345,14 @@ def _image(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
 
 def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Array, Array, Array]:
     network = problem.network
-    sums = (*left.trace.sums, network.turned(left.outputs))
+    sums = (*left.trace.sums, left.outputs)
     pairs = [
         (made, network.layer(seen, u))
         for seen, made, u in zip(left.trace.inputs, sums, headings, strict=True)
     ]
 
     def mean(a: Array, b: Array) -> Array:
-        return problem.share @ jnp.sum(a * b, axis=1 - network.along)
+        return jnp.sum((a * b) @ problem.share)
 
     return (
         jnp.stack([mean(made, made) for made, _ in pairs]),
@@ -325,7 +363,7 @@ def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Arra
 
 def _squared_pull(problem: Problem, left: _Backward) -> Array:
     share = jnp.where(problem.share > 0, problem.share, 1)
-    squares = jnp.sum(left.adjoints.sums[-1] ** 2, axis=1 - problem.network.along)
+    squares = jnp.sum(left.adjoints.sums[-1] ** 2, axis=0)
     return jnp.sum(squares / share)
 
 
@@ -346,15 +384,15 @@ def _gram(
 
 def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Array]:
     network = problem.network
-    root = network.turned(jnp.sqrt(problem.share)[:, None])
+    root = jnp.sqrt(problem.share)[None]
     safe = jnp.where(root > 0, root, 1)
     seen = [root * h for h in left.trace.inputs]
     if network.bias:
-        seen = [jnp.concatenate([h, root], axis=1 - network.along) for h in seen]
+        seen = [jnp.concatenate([h, root], axis=0) for h in seen]
     slopes = [a / safe for a in left.adjoints.sums]
     return (
-        sphere.stacked([network.moments(h, h) for h in seen]),
-        sphere.stacked([network.moments(s, s) for s in slopes]),
+        sphere.stacked([h @ h.T for h in seen]),
+        sphere.stacked([s @ s.T for s in slopes]),
         jnp.sum(slopes[-1] ** 2),
     )
 
@@ -409,7 +447,7 @@ def checked_rows(values: ArrayLike, name: str, columns: int) -> np.ndarray:
 @partial(jax.jit, static_argnums=0)
 def _losses(criterion: Loss, outputs: Array, targets: Array) -> Array:
     """Of each row, compiled once for each kind of loss."""
-    return criterion.rows(outputs, targets)
+    return losses.of_columns(criterion, outputs.T, targets.T)
 
 
 @jax.jit

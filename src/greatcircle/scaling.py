@@ -327,10 +327,10 @@ def _even_radii(
 # It runs once: a program that is quickly compiled is worth more than a quick one.
 @partial(jax.jit, static_argnums=0, compiler_options=optimised(0))
 def _radii_one_by_one(network: Network, weights: Weights, inputs: Array, share: Array) -> Array:
-    radii, h = [], network.turned(inputs)
+    radii, h = [], inputs.T
     for w in weights:
         z = network.layer(h, w)
-        size = jnp.sqrt(jnp.mean(share @ network.turned(z**2)))
+        size = jnp.sqrt(jnp.mean(z**2 @ share))
         radii.append(jnp.where(size > 0, 1 / jnp.where(size > 0, size, 1), 1.0))
         h = network.activation(z * radii[-1])
     return jnp.stack(radii)

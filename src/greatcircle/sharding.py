@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from greatcircle.parts import AXIS
 from greatcircle.precision import precision
-from greatcircle.problem import Problem
+from greatcircle.problem import Problem, Structure
 
 
 def spread(problem: Problem, weight: float | None = None) -> Problem:
@@ -50,7 +50,7 @@ def spread(problem: Problem, weight: float | None = None) -> Problem:
         raise TypeError(f"problem is a {type(problem).__name__}; expected a Problem")
     if problem.mesh is not None:
         raise ValueError("the problem is spread over devices already; expected one that is not")
-    rows = len(problem.inputs)
+    rows = problem.count
     weight = float(rows if weight is None else weight)
     if not 0 < weight < np.inf:
         raise ValueError(f"weight is {weight:g}; expected a positive number: a sum of weights")
@@ -79,7 +79,7 @@ def spread(problem: Problem, weight: float | None = None) -> Problem:
     with precision(dtype):
         share = np.asarray(problem.share) * dtype.type(fractions[jax.process_index()])
         leaves = [placed(values) for values in (problem.inputs, problem.targets, share)]
-        structure = problem.network, problem.criterion, mesh
+        structure = Structure(problem.network, problem.criterion, turned=False, mesh=mesh)
         return Problem.tree_unflatten(structure, [*leaves, everywhere(unit), everywhere(square)])
 
 

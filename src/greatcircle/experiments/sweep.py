@@ -226,7 +226,12 @@ ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 KEEP_MEMORY = ":".join(
     f"glibc.malloc.{setting}"
-    for setting in ("mmap_threshold=8589934592", "trim_threshold=8589934592", "hugetlb=1")
+    for setting in (
+        "mmap_threshold=8589934592",
+        "trim_threshold=8589934592",
+        "arena_max=1",
+        "hugetlb=1",
+    )
 )
 """Buffers of the last iteration serve the next: fetching them anew from the system, page by page,
 made an iteration two to three times as long. Where there is no glibc, nothing reads this."""

@@ -1,0 +1,78 @@
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from greatcircle import memory
+
+SCRIPT = """
+import resource, sys
+import numpy as np
+from greatcircle import Network, Problem, descend, directions, memory, stopping
+
+if sys.argv[1] == "given back":
+    memory._glibc = lambda: None
+rng = np.random.default_rng(0)
+X = rng.standard_normal((20_000, 12))
+network = Network((12, 64, 64, 3))
+faults = []
+descend(
+    Problem(network, X, np.abs(X[:, :3])),
+    network.initial_weights(0),
+    direction=directions.Steepest(),
+    stop=stopping.MaxIter(12),
+    callback=lambda *_: faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt),
+)
+print((faults[-1] - faults[1]) / (len(faults) - 2))
+"""
+
+
+def pages_of_an_iteration(which):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(memory.SETTINGS)}
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, which],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(run.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_an_iteration_finds_the_memory_of_the_last_one():
+    fetched = pages_of_an_iteration("given back")
+    assert fetched > 2_000  # or the test would show nothing
+    assert pages_of_an_iteration("kept") < 0.05 * fetched
+
+
+class Recorder:
+    def __init__(self):
+        self.calls = []
+
+    def mallopt(self, parameter, value):
+        self.calls.append((parameter, value))
+
+
+def test_the_outermost_descent_decides(monkeypatch):
+    recorder = Recorder()
+    monkeypatch.setattr(memory, "_glibc", lambda: recorder)
+    with memory.kept():
+        begun = list(recorder.calls)
+        with pytest.raises(KeyboardInterrupt), memory.kept():
+            raise KeyboardInterrupt
+        assert recorder.calls == begun
+    assert dict(begun) == {memory.MMAP_MAX: 0, memory.TRIM_THRESHOLD: memory.NEVER}
+    assert dict(recorder.calls[len(begun) :]) == memory.USUAL
+
+
+@pytest.mark.parametrize("name", ["GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_"])
+def test_what_the_user_has_set_stays(monkeypatch, name):
+    monkeypatch.setenv(name, "1")
+    memory._glibc.cache_clear()
+    try:
+        assert memory._glibc() is None
+    finally:
+        memory._glibc.cache_clear()
