@@ -228,7 +228,8 @@ def initialise(
     headroom
         For "output": how many times larger than the initial outputs the targets are. The larger,
         the lower the bound that training ends with, and the less the network follows noise. None
-        takes it from the data and the size of the network, see `automatic_headroom`.
+        takes it from the data and the size of the network, see `automatic_headroom` and
+        `largest_headroom`.
     sample_weight
         Weight of each row.
     """
@@ -253,10 +254,13 @@ def initialise(
             outputs = network.predict(weights, scaled)
             have = float(np.sqrt(share @ np.sum(outputs**2, axis=1)))
         want = float(np.sqrt(share @ np.sum((targets - fitted.target_shift) ** 2, axis=1)))
+        once = have / want if want > 0 and have > 0 else 1.0
         if headroom is None:
             parameters = sum(w.size for w in weights)
             headroom = automatic_headroom(inputs, targets, parameters, sample_weight)
-        factor = headroom * have / want if want > 0 and have > 0 else 1.0
+            line = _line(scaled, once * (targets - fitted.target_shift), share)
+            headroom = min(headroom, largest_headroom(network, radii, line))
+        factor = headroom * once
     elif isinstance(target_scale, Real) and 0 < float(target_scale) < np.inf:
         # A millionth to spare: float32 weights keep their norms only so well.
         factor = (1 + 1e-6) * fitted.bound(float(np.prod(radii))) / float(target_scale) or 1.0
@@ -287,26 +291,81 @@ def automatic_headroom(
     parameters: int,
     sample_weight: np.ndarray | None = None,
 ) -> float:
-    """Headroom for the noise there may be: 25 × noise / signal × parameters / rows, in bounds.
+    """Headroom for the noise there may be: 35 × noise / signal × parameters / rows, in bounds.
 
-    What a linear fit leaves stands for the noise, what it explains for the signal. Rows count by
-    their weight. The factor 25 and the bounds 1 and 100 are from six data sets
-    (`docs/scaling.md`).
+    The noise is what a linear fit leaves, or half the mean squared difference between neighbours,
+    whichever is less: each of them holds all of the noise, and what the function does besides. The
+    signal is the rest. Rows count by their weight. The factor 35 and the bounds 1 and 100 are from
+    seven data sets (`docs/scaling.md`).
     """
-    root = np.sqrt(checked_share(sample_weight, len(inputs)))[:, None]
+    share = checked_share(sample_weight, len(inputs))
     rows = len(inputs) if sample_weight is None else float(np.sum(sample_weight))
     scaling = Scaling.fit("standard", inputs, targets, centred=True, sample_weight=sample_weight)
-    x, y = root * scaling.inputs(inputs), root * scaling.targets(targets)
-    left = y - x @ np.linalg.lstsq(x, y, rcond=None)[0]
-    noise, all_of_it = float(np.sum(left**2)), float(np.sum(y**2))
-    signal = all_of_it - noise
+    x, y = scaling.inputs(inputs), scaling.targets(targets)
+    all_of_it = float(share @ np.sum(y**2, axis=1))
     if all_of_it <= (1e-12 * np.max(np.abs(targets))) ** 2:  # targets that do not vary
         return HEADROOM[0]
-    ratio = noise * parameters / (rows * max(signal, np.finfo(float).tiny))
-    return float(np.clip(25 * ratio, *HEADROOM))
+    noise = min(_left_by_a_line(x, y, share), _between_neighbours(x, y, share))
+    signal = max(all_of_it - noise, np.finfo(float).tiny)
+    return float(np.clip(35 * noise / signal * parameters / rows, *HEADROOM))
+
+
+def largest_headroom(network: Network, radii: Sequence[float], line: np.ndarray) -> float:
+    """Half of the headroom at which matrices of these norms could just make a linear function.
+
+    Matrices with the product B have norms whose product is at least the Schatten quasi-norm of
+    order 2/L of B, with L the number of matrices. With more headroom than that, a network could not
+    even be the best `line` (`docs/scaling.md`).
+    """
+    gains = np.linalg.svd(line, compute_uv=False)[: min(network.sizes)]
+    needed = float(np.sum(gains ** (2 / network.depth)) ** (network.depth / 2))
+    return 0.5 * float(np.prod(radii)) / needed if needed > 0 else np.inf
+
+
+def _line(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Best linear function, with a ridge that keeps it from leaning on inputs next to zero."""
+    weighted = x.T * share
+    square = weighted @ x
+    ridge = 0.01 * np.trace(square) / len(square)
+    return np.linalg.solve(square + (ridge or 1.0) * np.eye(len(square)), weighted @ y)
+
+
+def _left_by_a_line(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> float:
+    """Mean square of what the best linear function leaves of centred targets."""
+    root = np.sqrt(share)[:, None]
+    left = root * (y - x @ np.linalg.lstsq(root * x, root * y, rcond=None)[0])
+    return float(np.sum(left**2))
+
+
+def _between_neighbours(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> float:
+    """Half the mean squared difference to the target of the nearest row, from some of the rows.
+
+    A row that is there twice is no neighbour of itself: it counts once, with its weight.
+    """
+    rng = np.random.default_rng(0)
+    counted = np.flatnonzero(share)
+    some = rng.permutation(counted)[: 2 * NEIGHBOURS] if len(counted) > 2 * NEIGHBOURS else counted
+    rows, which = np.unique(np.hstack([x[some], y[some]]), axis=0, return_inverse=True)
+    weight = np.bincount(which.ravel(), share[some])
+    if len(rows) < 2:
+        return np.inf
+    chosen = rng.permutation(len(rows))[:NEIGHBOURS]
+    x, y, weight = rows[chosen, : x.shape[1]], rows[chosen, x.shape[1] :], weight[chosen]
+    squares = np.sum(x**2, axis=1)
+    asked = np.arange(min(ASKED, len(x)))
+    nearest = np.empty(len(asked), np.intp)
+    for block in np.array_split(asked, -(-len(asked) // 500)):
+        distance = squares - 2 * x[block] @ x.T  # squared, less what all of a row have in common
+        distance[np.arange(len(block)), block] = np.inf
+        nearest[block] = np.argmin(distance, axis=1)
+    apart = np.sum((y[asked] - y[nearest]) ** 2, axis=1)
+    return 0.5 * float(np.average(apart, weights=weight[asked]))
 
 
 HEADROOM = (1.0, 100.0)
+
+NEIGHBOURS, ASKED = 10_000, 2_000
+"""Among how many rows neighbours are looked for, and for how many of them."""
 
 
 def _gain_factor(network: Network, weights: Sequence[np.ndarray], targets: np.ndarray) -> float:
