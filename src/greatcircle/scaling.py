@@ -351,11 +351,12 @@ def _between_neighbours(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> floa
         return np.inf
     chosen = rng.permutation(len(rows))[:NEIGHBOURS]
     x, y, weight = rows[chosen, : x.shape[1]], rows[chosen, x.shape[1] :], weight[chosen]
-    squares = np.sum(x**2, axis=1)
+    # As one product: squared distances, less what all of a row have in common.
+    ends = np.column_stack([-2 * x, np.sum(x**2, axis=1)]).T
     asked = np.arange(min(ASKED, len(x)))
     nearest = np.empty(len(asked), np.intp)
-    for block in np.array_split(asked, -(-len(asked) // 500)):
-        distance = squares - 2 * x[block] @ x.T  # squared, less what all of a row have in common
+    for block in np.array_split(asked, -(-len(asked) // 100)):  # few enough for the cache
+        distance = np.column_stack([x[block], np.ones(len(block))]) @ ends
         distance[np.arange(len(block)), block] = np.inf
         nearest[block] = np.argmin(distance, axis=1)
     apart = np.sum((y[asked] - y[nearest]) ** 2, axis=1)
