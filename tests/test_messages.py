@@ -136,7 +136,7 @@ def neutral(said: str, folder: Path) -> list[str]:
     """Without what differs from machine to machine; of others' long messages the first line."""
     said = said.replace(str(folder), "FOLDER").replace(greatcircle.__version__, "VERSION")
     said = re.sub(r"0x[0-9a-f]{6,}", "0xADDRESS", said)
-    said = re.sub(r"\d+\.\d{9,}", "NUMBER", said)
+    said = re.sub(r"\d+\.\d{7,}", "NUMBER", said)
     said = re.sub(r"\(choose from .*\)", lambda m: m[0].replace("'", ""), said)
     lines = [line for line in said.splitlines() if line.strip()]
     foreign = len(lines) > 1 and not lines[-1].startswith(("exit code", "ConvergenceWarning"))
