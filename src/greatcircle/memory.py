@@ -49,7 +49,7 @@ def kept() -> Iterator[None]:
 
 
 def one_heap() -> None:
-    """One heap for all threads that start from now on."""
+    """One heap for all threads, if none has started: to be called before NumPy is imported."""
     if library := _glibc():
         library.mallopt(ARENA_MAX, 1)
 
