@@ -23,14 +23,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from greatcircle.experiments.sweep import KEEP_MEMORY
+from greatcircle.memory import KEEP
 
 RESULTS = Path(__file__).with_suffix(".json")
 PAPER = (12, 25, 30, 15, 3)
 WIDE = (256,) * 5
 ONE_THREAD = {
-    # That of `sweep`, so that memory is kept from iteration to iteration: docs/scale.md.
-    "GLIBC_TUNABLES": KEEP_MEMORY,
+    # So that memory is kept from iteration to iteration: docs/scale.md.
+    "GLIBC_TUNABLES": KEEP,
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",

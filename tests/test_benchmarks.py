@@ -13,7 +13,7 @@ from peers_summary import Entry, summarise
 
 from greatcircle import LipschitzRegressor, certificate
 from greatcircle.datasets import ground_effect
-from greatcircle.experiments.sweep import KEEP_MEMORY
+from greatcircle.memory import KEEP
 
 ONE_OF_EACH_FAMILY = (
     "auto",
@@ -34,7 +34,7 @@ ONE_OF_EACH_FAMILY = (
 def test_memory_is_kept_alike_everywhere():
     root = Path(__file__).parents[1]
     for file in ("Makefile", "docs/scale.md"):
-        assert KEEP_MEMORY in (root / file).read_text("utf-8")
+        assert KEEP in (root / file).read_text("utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from greatcircle import Network, Problem, descend, directions, parts, spread, st
 from greatcircle.checkpoint import NAME
 from greatcircle.lasting import descend_lasting
 from greatcircle.parts import WHOLE
-from greatcircle.problem import PIECE
 from greatcircle.sharding import _gathered
 from small import LOSS_NAMES, small, thinned
 
@@ -155,22 +154,6 @@ def test_memory_of_a_compiled_iteration_does_not_grow_with_the_rows():
 
     assert temporary(parts.WHOLE + 1) < 1.01 * temporary(parts.CHUNK)
     assert temporary(20 * parts.CHUNK) < 2 * temporary(parts.WHOLE + 1)
-
-
-def test_rows_are_checked_and_summed_piece_by_piece():
-    rows = PIECE + 5
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((rows, 2)), rng.standard_normal((rows, 1))
-    problem = Problem(Network((2, 3, 1)), X, Y)
-    assert float(problem.unit) == pytest.approx(0.5 * np.mean(Y**2), rel=1e-6)
-    square = np.mean(np.sum(X**2, axis=1))
-    assert float(problem.mean_square_input) == pytest.approx(square, rel=1e-6)
-    X[[7, PIECE + 2], 1] = np.nan
-    with pytest.raises(ValueError, match="2 entries that are NaN or infinite, the first in row 7"):
-        Problem(Network((2, 3, 1)), X, Y)
-    X[7, 1] = 0
-    with pytest.raises(ValueError, match=f"the first in row {PIECE + 2}, column 1"):
-        Problem(Network((2, 3, 1)), X, Y)
 
 
 def test_many_rows_of_jax_are_not_copied():

@@ -27,6 +27,17 @@ USUAL = {MMAP_THRESHOLD: 32 << 20, TRIM_THRESHOLD: 64 << 20, MMAP_MAX: 65_536}
 SETTINGS = ("GLIBC_TUNABLES", "MALLOC_ARENA_MAX", "MALLOC_MMAP_", "MALLOC_TRIM_")
 """Variables by which users set these parameters themselves."""
 
+KEEP = ":".join(
+    f"glibc.malloc.{setting}"
+    for setting in (
+        "mmap_threshold=8589934592",
+        "trim_threshold=8589934592",
+        "arena_max=1",
+        "hugetlb=1",
+    )
+)
+"""GLIBC_TUNABLES of a new process that keeps all of its memory, in one heap and huge pages."""
+
 _lock = threading.Lock()
 _users = 0
 

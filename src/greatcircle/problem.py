@@ -5,7 +5,7 @@ devices, go part by part (`parts.py`): the passes then leave behind the weights 
 alone, and what was seen on the way is made again where it is needed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Self
 
@@ -20,7 +20,8 @@ from greatcircle import losses, parts, sphere
 from greatcircle.losses import Loss
 from greatcircle.network import Adjoints, Network, Trace, Weights
 from greatcircle.objective import quadratic_form, value_of
-from greatcircle.precision import FLOATS, checked_dtype, precision
+from greatcircle.precision import checked_dtype, precision
+from greatcircle.rows import checked_rows, pieces
 from greatcircle.scaling import checked_share
 
 
@@ -117,7 +118,7 @@ class Problem:
         dtype = checked_dtype(dtype)
         zero = square = 0.0
         with precision(np.float64):
-            for some in _pieces(len(x)):
+            for some in pieces(len(x)):
                 seen, wanted = (np.asarray(part[some], np.float64) for part in (x, y))
                 self.criterion.check(wanted)
                 lost = np.asarray(_losses(self.criterion, np.zeros_like(wanted), wanted))
@@ -219,8 +220,8 @@ class Problem:
         if self.in_parts:  # the gradient at once: it would have to go forward again
             loss, gradient = parts.summed(self, _value_and_gradient, weights)
             return loss, _Again(weights, gradient)
-        outputs, trace = self.network.forward(weights, self.columns(self.seen))
-        return self.scaled_loss_of(outputs), _Forward(outputs, trace)
+        left = self.passed_forward(weights)
+        return self.scaled_loss_of(left.outputs), left
 
     def backward(
         self, weights: Weights, left: _Forward | _Again
@@ -242,10 +243,13 @@ class Problem:
 
         return parts.summed(self, again, left.weights, *more)
 
+    def passed_forward(self, weights: Weights) -> _Forward:
+        """What the forward pass over all rows at once leaves."""
+        return _Forward(*self.network.forward(weights, self.columns(self.seen)))
+
     def _passed(self, weights: Weights) -> _Backward:
         """What the backward pass over all rows at once leaves."""
-        left = _Forward(*self.network.forward(weights, self.columns(self.seen)))
-        return self.backward(weights, left)[1]  # type: ignore[return-value]
+        return self.backward(weights, self.passed_forward(weights))[1]  # type: ignore[return-value]
 
     def second_order(self, weights: Weights, velocity: Weights, left: _Backward | _Again) -> Array:
         """vᵀ ∇²L v: the loss's own curvature along f', plus its slope along f''."""
@@ -320,13 +324,11 @@ class Problem:
 
 
 def _value(problem: Problem, weights: Weights) -> Array:
-    return problem.scaled_loss_of(
-        problem.network.forward(weights, problem.columns(problem.seen))[0]
-    )
+    return problem.scaled_loss_of(problem.passed_forward(weights).outputs)
 
 
 def _value_and_gradient(problem: Problem, weights: Weights) -> tuple[Array, Weights]:
-    left = _Forward(*problem.network.forward(weights, problem.columns(problem.seen)))
+    left = problem.passed_forward(weights)
     return problem.scaled_loss_of(left.outputs), problem.backward(weights, left)[0]
 
 
@@ -337,7 +339,7 @@ def _second_order(problem: Problem, left: _Backward, weights: Weights, velocity:
 
 def _image(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
     """Jᵀ H J v."""
-    outputs, trace = problem.network.forward(weights, problem.columns(problem.seen))
+    outputs, trace = problem.passed_forward(weights)
     push = problem.network.push(weights, velocity, trace)
     curved = jax.jvp(jax.grad(problem.scaled_loss_of), (outputs,), (push,))[1]
     return problem.network.backward(weights, trace, curved)[0]
@@ -383,65 +385,17 @@ def _gram(
 
 
 def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Array]:
-    network = problem.network
     root = jnp.sqrt(problem.share)[None]
     safe = jnp.where(root > 0, root, 1)
     seen = [root * h for h in left.trace.inputs]
-    if network.bias:
-        seen = [jnp.concatenate([h, root], axis=0) for h in seen]
+    if problem.network.bias:
+        seen = [jnp.vstack([h, root]) for h in seen]
     slopes = [a / safe for a in left.adjoints.sums]
     return (
         sphere.stacked([h @ h.T for h in seen]),
         sphere.stacked([s @ s.T for s in slopes]),
         jnp.sum(slopes[-1] ** 2),
     )
-
-
-PIECE = 65_536
-"""Rows that are looked at in float64 at a time."""
-
-
-def _pieces(rows: int) -> Iterator[slice]:
-    return (slice(first, first + PIECE) for first in range(0, rows, PIECE))
-
-
-def checked_rows(values: ArrayLike, name: str, columns: int) -> np.ndarray:
-    """Finite matrix with at least one row, or an error that names the argument.
-
-    Copied only where it is not of floating-point numbers already.
-    """
-    try:
-        array = np.asarray(values)
-        if array.dtype not in FLOATS:
-            array = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} has entries that are not numbers; expected a matrix: encode text, and give "
-            "all rows the same length"
-        ) from None
-    if array.ndim != 2:
-        raise ValueError(
-            f"{name} has shape {array.shape}; expected two dimensions, rows by columns: "
-            f"reshape one column with {name}.reshape(-1, 1)"
-        )
-    if 0 in array.shape:
-        raise ValueError(f"{name} is empty, shape {array.shape}; expected at least one row")
-    if array.shape[1] != columns:
-        raise ValueError(
-            f"{name} has {array.shape[1]} columns; the network expects {columns}: "
-            "change the data or the network's sizes"
-        )
-    bad = [
-        np.argwhere(~np.isfinite(array[some])) + np.array([some.start, 0])
-        for some in _pieces(len(array))
-    ]
-    if count := sum(map(len, bad)):
-        row, column = np.concatenate(bad)[0]
-        raise ValueError(
-            f"{name} has {count} entries that are NaN or infinite, the first in row {row}, "
-            f"column {column}: remove or fill them before training"
-        )
-    return array
 
 
 @partial(jax.jit, static_argnums=0)

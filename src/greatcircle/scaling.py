@@ -296,7 +296,7 @@ def automatic_headroom(
     The noise is what a linear fit leaves, or half the mean squared difference between neighbours,
     whichever is less: each of them holds all of the noise, and what the function does besides. The
     signal is the rest. Rows count by their weight. The factor 35 and the bounds 1 and 100 are from
-    seven data sets (`docs/scaling.md`).
+    the data sets of `docs/scaling.md`.
     """
     share = checked_share(sample_weight, len(inputs))
     rows = len(inputs) if sample_weight is None else float(np.sum(sample_weight))

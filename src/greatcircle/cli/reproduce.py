@@ -1,7 +1,6 @@
 """`greatcircle reproduce`: the paper's experiments, resumable, beside its numbers."""
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from rich.console import Console
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from greatcircle import threads
 from greatcircle.cli import output
 from greatcircle.datasets import Table as Data
 from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--start", choices=list(STARTS), help="of exp2: initial weights, instead of the method's")
     add("--scaling", choices=list(SCALINGS), help="of exp2 (default: paper, or standard for auto)")
     add("--iterations", type=int, help="instead of the paper's")
-    add("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: all cores)")
+    add("--jobs", type=int, default=threads.cores(), help="processes (default: all cores)")
     add("--cluster", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs")
     add("--out", type=Path, metavar="DIR", help="default: runs/exp1 or runs/exp2")
     output.add_json(parser)

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
+from greatcircle import memory
 from greatcircle.datasets import Table
 from greatcircle.experiments.run import train
 from greatcircle.methods import DIRECTIONS, STARTS, STEPS
@@ -198,7 +199,7 @@ def _on_this_machine(
         return
     environment = {
         "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip(),
-        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", KEEP_MEMORY),
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", memory.KEEP),
     }
     if cache:
         environment |= {
@@ -223,18 +224,6 @@ def _on_this_machine(
 
 
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-
-KEEP_MEMORY = ":".join(
-    f"glibc.malloc.{setting}"
-    for setting in (
-        "mmap_threshold=8589934592",
-        "trim_threshold=8589934592",
-        "arena_max=1",
-        "hugetlb=1",
-    )
-)
-"""Buffers of the last iteration serve the next: fetching them anew from the system, page by page,
-made an iteration two to three times as long. Where there is no glibc, nothing reads this."""
 
 
 def _on_cluster(table: Table, jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Row]]:

@@ -1,0 +1,55 @@
+"""Rows that users give: checked, a piece at a time, so that no copy of all of them is made."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from greatcircle.precision import FLOATS
+
+PIECE = 65_536
+"""Rows that are looked at in float64 at a time."""
+
+
+def pieces(rows: int) -> Iterator[slice]:
+    """Slices that together are all rows."""
+    return (slice(first, first + PIECE) for first in range(0, rows, PIECE))
+
+
+def checked_rows(values: ArrayLike, name: str, columns: int) -> np.ndarray:
+    """Finite matrix with at least one row, or an error that names the argument.
+
+    Copied only where it is not of floating-point numbers already.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype not in FLOATS:
+            array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} has entries that are not numbers; expected a matrix: encode text, and give "
+            "all rows the same length"
+        ) from None
+    if array.ndim != 2:
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected two dimensions, rows by columns: "
+            f"reshape one column with {name}.reshape(-1, 1)"
+        )
+    if 0 in array.shape:
+        raise ValueError(f"{name} is empty, shape {array.shape}; expected at least one row")
+    if array.shape[1] != columns:
+        raise ValueError(
+            f"{name} has {array.shape[1]} columns; the network expects {columns}: "
+            "change the data or the network's sizes"
+        )
+    bad = [
+        np.argwhere(~np.isfinite(array[some])) + np.array([some.start, 0])
+        for some in pieces(len(array))
+    ]
+    if count := sum(map(len, bad)):
+        row, column = np.concatenate(bad)[0]
+        raise ValueError(
+            f"{name} has {count} entries that are NaN or infinite, the first in row {row}, "
+            f"column {column}: remove or fill them before training"
+        )
+    return array
