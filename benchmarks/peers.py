@@ -41,8 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from contenders import CONTENDERS, OURS, RATES
-from contenders.contest import Case, TimeUp, Watch, split
-from threadpoolctl import ThreadpoolController
+from contenders.contest import Case, TimeUp, Watch, blas_threads, split
 
 from greatcircle import certificate
 from greatcircle.datasets import ground_effect
@@ -203,12 +202,7 @@ def threads(count: int) -> Any:
     """So many for torch and for NumPy's linear algebra; JAX always takes what it needs."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(count)
-    return _libraries().limit(limits=count, user_api="blas")
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
+    return blas_threads(count)
 
 
 def once(case: Case, contender: str, budget: float, count: int) -> Watch:

@@ -2,15 +2,18 @@
 
 A contender is a function of a `Case` and a `Watch`. It trains as its users would, and calls
 `watch.look(passes, layers)` after each step. The watch stands still while the test error is
-measured, so that nobody pays for being watched, and raises `TimeUp` when the budget is spent.
+measured, so that nobody pays for being watched, and raises `TimeUp` when the budget is spent. One
+thread measures: others would go on spinning for a while when it is done, beside the contender.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from greatcircle.experiments.run import TRAIN_FRACTION
 
@@ -95,7 +98,8 @@ class Watch:
         if now < self._next and not over and not last:
             return
         found = layers()
-        error = test_rms(found, *self.case.test) * self.case.unit
+        with blas_threads(1):
+            error = test_rms(found, *self.case.test) * self.case.unit
         if np.isfinite(error):
             self.layers = found
             self.seconds.append(now)
@@ -105,6 +109,16 @@ class Watch:
         if over or not np.isfinite(error):
             raise TimeUp
         self._started = time.perf_counter() - now
+
+
+def blas_threads(count: int) -> Any:
+    """So many for NumPy's linear algebra, as long as the context lasts."""
+    return _libraries().limit(limits=count, user_api="blas")
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def test_rms(layers: Layers, X: np.ndarray, y: np.ndarray) -> float:
