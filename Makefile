@@ -60,7 +60,7 @@ docs: .venv/docs  ## the documentation as HTML in docs/_build
 
 # For everybody alike: memory that is kept from step to step (docs/scale.md).
 bench: export GLIBC_TUNABLES = glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=8589934592:glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1
-bench: .venv/peers  ## all benchmarks beside other optimisers, about 25 minutes; page in docs
+bench: .venv/peers  ## all benchmarks beside other optimisers, about half an hour; page in docs
 	$(BIN)/python benchmarks/iteration.py --write
 	$(BIN)/python benchmarks/peers.py run $(if $(DATA),--data $(DATA)) $(BENCH)
 	$(BIN)/python benchmarks/peers.py page $(filter --quick,$(BENCH))

@@ -11,7 +11,7 @@ short budgets and rows of its own, to see that all works: its figures say little
 
 The parts:
 
-    main      surrogate and fly, network 12-25-30-15-3: all contenders, three seeds, all rates
+    main      surrogate and fly, network 12-25-30-15-3: all contenders, five seeds, all rates
     widths    embedded generator, 10,000 rows, two hidden layers of 25 to 512 units
     rows      embedded generator, 1,000 to 1,000,000 rows, network 12-25-30-15-3
     sets      scikit-learn's diabetes and digits (one output for each digit, squared error)
@@ -73,7 +73,7 @@ class Pace(NamedTuple):
     sizes: int
 
 
-FULL, QUICK = Pace(5.0, 3.0, 10.0, 3, 3.0, 4), Pace(2.0, 0.5, 2.0, 1, 0.6, 2)
+FULL, QUICK = Pace(5.0, 3.0, 10.0, 5, 3.0, 4), Pace(2.0, 0.5, 2.0, 1, 0.6, 2)
 
 
 class Job(NamedTuple):

@@ -16,6 +16,7 @@ DIRECTIONS = (
     directions.ConjugateGradient("hager-zhang"),
     directions.GaussNewton(max_products=5),
     directions.Kronecker(),
+    directions.Kronecker(sample=7),
 )
 STEPS = (
     steps.Curvature(),
@@ -32,7 +33,8 @@ STEPS = (
 ITERATIONS = 6
 PRODUCTS = {
     directions.GaussNewton(max_products=5): (1, 5),
-    directions.Kronecker(): (1.5, 1.5),
+    directions.Kronecker(): (2.5, 2.5),
+    directions.Kronecker(sample=7): (1.625, 1.625),  # every second of the 20 rows
     directions.Steepest("trust"): (0.25, 0.25),
 }
 

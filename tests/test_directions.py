@@ -1,5 +1,6 @@
 """Directions one by one: against slow oracles, and what all of them promise."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -18,6 +19,7 @@ from greatcircle.directions import (
     Place,
     Steepest,
     automatic,
+    kronecker,
 )
 from greatcircle.directions.gauss_newton import DAMPING
 from greatcircle.objective import Custom
@@ -32,6 +34,7 @@ DIRECTIONS = (
     ConjugateGradient("hager-zhang"),
     GaussNewton(),
     Kronecker(),
+    Kronecker(sample=3),
 )
 
 
@@ -303,17 +306,17 @@ def test_products_are_those_of_the_dense_matrix(loss, bias):
 
 
 @pytest.mark.usefixtures("x64")
-def test_a_share_of_the_rows_is_a_block_and_blocks_take_turns():
+def test_a_share_of_the_rows_is_every_so_many_of_them_and_takes_turns():
     s = small(4, activation="tanh", rows=7)
     weight = np.arange(1.0, 8)
     problem = Problem(s.network, s.X, s.Y, sample_weight=weight, dtype=np.float64)
     here = place(problem, s.weights)
     velocity = tuple(jnp.cos(jnp.asarray(w)) for w in s.weights)
-    for turn, rows in enumerate([slice(0, 2), slice(2, 4), slice(4, 6), slice(0, 2)]):
+    for turn, rows in enumerate([slice(0, 7, 3), slice(2, 7, 3), slice(1, 7, 3), slice(0, 7, 3)]):
         product, share = problem.linearised(
             sphere.unpack(here.weights), here.left, 0.3, jnp.asarray(turn)
         )
-        assert share == pytest.approx(2 / 7)
+        assert share == 1 / 3
         expected = dense(problem, s.weights, rows) @ flat(velocity)
         np.testing.assert_allclose(flat(product(velocity)), expected, rtol=1e-10, atol=1e-13)
 
@@ -426,7 +429,7 @@ def test_damping_starts_as_it_is_and_never_vanishes(direction):
     assert float(model(choose(direction, there, tiny).memory).damping) == pytest.approx(floor)
 
 
-@pytest.mark.parametrize(("share", "part"), [(1.0, 1.0), (0.3, 2 / 7)])
+@pytest.mark.parametrize(("share", "part"), [(1.0, 1.0), (0.3, 1 / 3)])
 def test_products_are_counted(share, part):
     s = small(1, activation="tanh", rows=7)
     direction = GaussNewton(residual=1e-9, max_products=3, share=share)
@@ -543,6 +546,8 @@ def test_kronecker_and_trust_need_a_network():
         (lambda: GaussNewton(max_products=2.5), "max_products is 2.5"),
         (lambda: GaussNewton(share=0), "share is 0"),
         (lambda: GaussNewton(share=1.5), "share is 1.5"),
+        (lambda: Kronecker(sample=0), "sample is 0"),
+        (lambda: Kronecker(sample=0.5), "sample is 0.5"),
     ],
 )
 def test_bad_arguments_are_named(make, message):
@@ -588,20 +593,6 @@ def test_kronecker_factors_agree_with_the_oracle(loss, bias):
             assert np.all(stack[:, n:] == 0)
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("bias", [False, True])
-def test_the_first_heading_is_the_natural_gradient(bias):
-    s, problem, share = weighted(3, "squared", bias)
-    here, memory, chosen = chosen_after(Kronecker(), problem, s.weights, turns=0)[0]
-    natural = oracle_natural(s, problem, share, here, float(memory.model.damping))
-    np.testing.assert_allclose(
-        flat(chosen.heading),
-        np.concatenate([v.ravel() for v in oracle.fastest_one(natural)]),
-        rtol=1e-8,
-        atol=1e-11,
-    )
-
-
 def oracle_natural(s, problem, share, here, damping, factor=None):
     seen, slopes = factor or factors(s, problem, share, matrices(here.weights))
     layers = zip(
@@ -610,36 +601,100 @@ def oracle_natural(s, problem, share, here, damping, factor=None):
     return [oracle.natural_gradient(*layer, damping) for layer in layers]
 
 
-@pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("bias", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("loss", thinned(LOSS_NAMES, 2))
-def test_kronecker_takes_the_lowest_point_of_its_plane(loss, bias):
-    """Of the damped Gauss-Newton model; the factors are averages over both points."""
-    s, problem, share = weighted(3, loss, bias)
-    (first, _, _), (here, memory, chosen) = chosen_after(Kronecker(), problem, s.weights)
-    damping = float(chosen.memory.model.damping)
-    both = [factors(s, problem, share, matrices(p.weights)) for p in (first, here)]
-    mean = [[(a + b) / 2 for a, b in zip(*pair, strict=True)] for pair in zip(*both, strict=True)]
-    natural = oracle_natural(s, problem, share, here, damping, mean)
-    way = zip(
-        matrices(first.weights),
-        matrices(here.way.heading),
-        s.radii,
-        [float(here.angle)] * len(s.radii),
-        matrices(memory.way),
-        strict=True,
-    )
-    last = [oracle.transport(*layer) for layer in way]
-    plane = np.stack([np.concatenate([v.ravel() for v in d]) for d in (natural, last)], axis=1)
+def lowest(s, problem, here, span, damping):
+    """The point of a span that is lowest in the damped Gauss-Newton model, and its coordinates."""
+    span = np.stack([np.concatenate([v.ravel() for v in d]) for d in span], axis=1)
     scale = np.concatenate([np.full(w.size, mu) for w, mu in zip(s.weights, s.radii, strict=True)])
     curved = scale[:, None] * dense(problem, matrices(here.weights)) * scale
     curved += damping * np.eye(len(scale))
-    c = np.linalg.solve(plane.T @ curved @ plane, -plane.T @ flat(here.gradient))
-    assert abs(c[1]) > 1e-3  # the last direction does count
-    v = plane @ c
-    np.testing.assert_allclose(flat(chosen.memory.way), v, rtol=1e-7, atol=1e-9)
+    model = span.T @ curved @ span
+    model += kronecker.DEPENDENT * np.diag(np.diag(model))
+    c = np.linalg.solve(model, -span.T @ flat(here.gradient))
+    return span @ c, c
+
+
+def same_heading(chosen, here, v):
     largest = np.max(sphere.norm(_like(here.weights, v)))
     np.testing.assert_allclose(flat(chosen.heading), v / largest, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_first_heading_is_made_of_natural_gradient_and_gradient(bias):
+    s, problem, share = weighted(3, "squared", bias)
+    here, memory, chosen = chosen_after(Kronecker(), problem, s.weights, turns=0)[0]
+    damping = float(memory.model.damping)
+    natural = oracle_natural(s, problem, share, here, damping)
+    v, c = lowest(s, problem, here, (natural, matrices(here.gradient)), damping)
+    assert c[0] > 0.1
+    same_heading(chosen, here, v)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("bias", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("loss", thinned(LOSS_NAMES, 2))
+def test_kronecker_takes_the_lowest_point_of_its_span(loss, bias):
+    """Of the damped Gauss-Newton model; the factors are averages over all points."""
+    s, problem, share = weighted(3, loss, bias)
+    visited = chosen_after(Kronecker(), problem, s.weights, turns=2)
+    here, _, chosen = visited[-1]
+    damping = float(chosen.memory.model.damping)
+    each = [factors(s, problem, share, matrices(p.weights)) for p, _, _ in visited]
+    mean = [[sum(f) / 3 for f in zip(*layers, strict=True)] for layers in zip(*each, strict=True)]
+    natural = oracle_natural(s, problem, share, here, damping, mean)
+
+    def brought(place, directions):
+        way = zip(
+            matrices(place.way.weights),
+            matrices(place.way.heading),
+            s.radii,
+            [float(place.angle)] * len(s.radii),
+            directions,
+            strict=True,
+        )
+        return [oracle.transport(*layer) for layer in way]
+
+    # As they were before they were scaled.
+    ways = [replace(p.weights, rows=v.memory.ways.rows[0]) for p, _, v in visited]
+    second_last = brought(here, brought(visited[1][0], matrices(ways[0])))
+    span = natural, brought(here, matrices(ways[1])), second_last, matrices(here.gradient)
+    v, c = lowest(s, problem, here, span, damping)
+    assert np.all(np.abs(c[:3]) > 1e-3)  # all of them count
+    np.testing.assert_allclose(flat(ways[2]), v, rtol=1e-6, atol=1e-9)
+    same_heading(chosen, here, v)
+
+
+@pytest.mark.usefixtures("x64")
+def test_kronecker_looks_at_a_sample_and_the_gradient_at_all():
+    """Factors and model are those of every second row; the slope is not."""
+    s, problem, _ = weighted(3, "squared", True)
+    (here, memory, chosen) = chosen_after(Kronecker(sample=3), problem, s.weights, turns=0)[0]
+    assert len(s.X) == 7
+    rows = slice(0, 7, 2)
+    weight = np.asarray(problem.share)[rows]
+    half = Problem(s.network, s.X[rows], s.Y[rows], sample_weight=weight, dtype=np.float64)
+    half.unit = problem.unit
+    for ours, theirs in zip(
+        chosen.memory[:2], half.kronecker(half.revisited(sphere.unpack(here.weights))), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-14)
+    damping = float(memory.model.damping)
+    some = replace(s, X=s.X[rows], Y=s.Y[rows])
+    natural = oracle_natural(some, half, weight / weight.sum(), here, damping)
+    v, _ = lowest(s, half, here, (natural, matrices(here.gradient)), damping)
+    same_heading(chosen, here, v)
+    slope = float(chosen.memory.model.slope)
+    assert slope == pytest.approx(flat(chosen.heading) @ flat(here.gradient), rel=1e-7)
+    np.testing.assert_allclose(
+        flat(here.gradient), flat(place(problem, s.weights).gradient), rtol=1e-12
+    )
+
+
+def test_directions_that_depend_on_one_another_are_no_trouble():
+    """The last direction may be zero, or the gradient once more."""
+    a = np.array([[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+    c = np.asarray(kronecker._lowest(jnp.asarray(a, np.float32), jnp.array([-1.0, -1.0, 0.0])))
+    np.testing.assert_allclose(c, [0.25, 0.25, 0], rtol=1e-3)
 
 
 @pytest.mark.usefixtures("x64")

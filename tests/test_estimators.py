@@ -323,8 +323,8 @@ def noisy(rows, seed=0):
 
 def test_early_stopping_keeps_the_weights_that_were_best_on_unseen_rows():
     X, y = noisy(120)
-    m = model(hidden_layer_sizes=(20, 20), max_iter=200, early_stopping=True, n_iter_no_change=5)
-    m.fit(X, y)
+    network = {"hidden_layer_sizes": (20, 20), "early_stopping": True, "tol": 0}
+    m = model(**network, max_iter=200, n_iter_no_change=5).fit(X, y)
     unseen = m.history_["validation_loss"]
     best = int(np.argmin(unseen))
     assert len(unseen) == best + 6
@@ -333,7 +333,7 @@ def test_early_stopping_keeps_the_weights_that_were_best_on_unseen_rows():
         "the validation loss has not fallen for 5 iterations",
     )
     assert m.loss_ == m.history_["loss"][best]
-    again = model(hidden_layer_sizes=(20, 20), max_iter=best + 1, early_stopping=True).fit(X, y)
+    again = model(**network, max_iter=best + 1).fit(X, y)
     np.testing.assert_array_equal(again.predict(X), m.predict(X))
 
 

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
 
 import oracle
-from greatcircle import Network, certificate, gains, sphere
+from greatcircle import Network, certificate, descend, gains, sphere, stopping
 from greatcircle.certificate.closed_form import operator_norms
 from greatcircle.precision import precision
+from greatcircle.threads import one_thread
 from small import ACTIVATION_NAMES, small
 
 
@@ -193,17 +194,34 @@ def test_gains_are_exact_singular_values():
     assert certificate.frobenius(s.weights).value == pytest.approx(np.prod(s.radii), rel=1e-14)
 
 
+def threads():
+    """Of each library of linear algebra."""
+    libraries = [i for i in threadpool_info() if i["user_api"] == "blas"]
+    return {i["filepath"]: i["num_threads"] for i in libraries}
+
+
 def test_bounds_take_one_thread_and_give_the_others_back(monkeypatch):
-    def threads():
-        return {i["filepath"]: i["num_threads"] for i in threadpool_info() if is_blas(i)}
-
-    def is_blas(library):
-        return library["user_api"] == "blas"
-
     norm, before, during = np.linalg.norm, threads(), []
     monkeypatch.setattr(np.linalg, "norm", lambda *a: during.append(threads()) or norm(*a))
     operator_norms([np.ones((3, 2)), np.ones((2, 1))])
     assert [set(d.values()) for d in during] == [{1}, {1}]
+    assert threads() == before
+
+
+def test_descents_take_one_thread_for_factors_and_give_the_others_back():
+    """In the library that JAX calls, too: SciPy's, which it loads when it first compiles a call."""
+    s = small(1)
+    with one_thread():
+        pass  # so that the libraries are known before JAX has compiled anything
+    before, during = threads(), []
+    descend(
+        s.problem(),
+        s.weights,
+        stop=stopping.MaxIter(2),
+        callback=lambda record, weights: during.append(threads()),
+    )
+    assert [set(d.values()) for d in during] == [{1}, {1}]
+    assert set(during[0]) == set(before)
     assert threads() == before
 
 

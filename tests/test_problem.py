@@ -124,6 +124,9 @@ def test_rows_that_are_turned_and_rows_that_are_not_give_the_same(bias, monkeypa
     weights = tuple(map(jnp.asarray, s.weights))
     velocity = tuple(jnp.cos(w) for w in weights)
 
+    def stack(*velocities):
+        return tuple(map(jnp.stack, zip(*velocities, strict=True)))
+
     def passes(problem):
         loss, left = problem.forward(weights)
         gradient, left = problem.backward(weights, left)
@@ -136,7 +139,7 @@ def test_rows_that_are_turned_and_rows_that_are_not_give_the_same(bias, monkeypa
             problem.moments(velocity, left),
             problem.pull(left),
             problem.largest_input(),
-            problem.gram(weights, [gradient, velocity], left),
+            problem.gram(weights, stack(gradient, velocity), left),
             problem.kronecker(left),
             problem.loss_of(problem.outputs(weights)),
             some(velocity),

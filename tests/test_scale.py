@@ -6,9 +6,11 @@ import socket
 import subprocess
 import sys
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -69,7 +71,9 @@ def all_passes(problem, weights):
             "moments": problem.moments(velocity, left),
             "pull": problem.pull(left),
             "largest input": problem.largest_input(),
-            "gram": problem.gram(weights, [velocity, gradient], left),
+            "gram": problem.gram(
+                weights, tuple(map(jnp.stack, zip(velocity, gradient, strict=True))), left
+            ),
             "kronecker": problem.kronecker(left),
         }
 
@@ -94,25 +98,84 @@ def test_passes_in_chunks_are_those_over_all_rows(small_chunks, loss, bias):
             np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
-def test_a_block_in_chunks_is_the_block(small_chunks):
-    """Of 50 rows a block of 0.4 has 20, which are more than are done at once."""
+def rows_of_each_turn(problem, every, turns):
+    """Which rows the samples of some turns are made of, the first input being a row's number."""
+
+    @jax.jit
+    def sampled(problem, turn):
+        part, share = problem.sampled(every, turn)
+        return part.inputs, part.targets, part.share, share
+
+    with jax.enable_x64(True):
+        for turn in range(turns):
+            inputs, targets, weight, share = jax.device_get(sampled(problem, turn))
+            assert share == 1 / every
+            counted = weight > 0
+            assert counted.sum() >= len(counted) - 1  # the last one may be there for its shape only
+            rows = inputs[counted, 0].round().astype(int)
+            np.testing.assert_array_equal(targets[counted], np.asarray(problem.targets)[rows])
+            of_all = np.asarray(problem.share)[rows]
+            np.testing.assert_allclose(weight[counted], of_all / of_all.sum(), rtol=1e-12)
+            yield rows.tolist()
+
+
+@pytest.mark.parametrize("every", [2, 3, 5, 10, 16])
+@pytest.mark.parametrize("turned", [True, False])
+def test_a_sample_reaches_over_all_rows_and_samples_take_turns(every, turned, monkeypatch):
+    if not turned:
+        monkeypatch.setattr(parts, "WHOLE", 0)
+    number = np.arange(50.0)[:, None]
+    problem = Problem(
+        Network((1, 2, 1)), number, number**2, sample_weight=1 + number[:, 0], dtype=np.float64
+    )
+    assert problem.turned == turned
+    seen = list(rows_of_each_turn(problem, every, every))
+    for rows in seen:
+        assert np.all(np.diff(rows) == every)
+    assert sorted(chain(*seen)) == list(range(50))  # each row once
+    if every > 3:  # neighbours are not taken one after another
+        firsts = np.array([rows[0] for rows in seen])
+        assert np.all(np.abs(np.diff(firsts)) > 1)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_sample_of_everything_is_the_problem_itself():
+    problem = small(1, rows=5).problem()
+    assert problem.sampled(1, 3) == (problem, 1.0)
+    some, share = problem.sampled(9, 3)  # there are only five
+    assert (some.count, share) == (1, 0.2)
+
+
+@pytest.mark.usefixtures("x64")
+def test_a_sample_without_weight_has_no_curvature():
+    s = small(1, rows=4)
+    problem = Problem(s.network, s.X, s.Y, sample_weight=[1, 0, 1, 0], dtype=np.float64)
+    weights = tuple(map(jnp.asarray, s.weights))
+    left = problem.revisited(weights)
+    products = [
+        problem.linearised(weights, left, 0.5, turn)[0](tuple(jnp.cos(w) for w in weights))
+        for turn in (0, 1)
+    ]
+    assert np.any(products[0][0] != 0)
+    assert all(np.all(p == 0) for p in products[1])
+
+
+@pytest.mark.parametrize(
+    "direction", [directions.Kronecker(sample=20), directions.GaussNewton(share=0.4)], ids=str
+)
+def test_a_sample_in_chunks_is_the_sample(small_chunks, direction):
+    """Every second of 50 rows: more than are done at once."""
     s = small(4, rows=50, activation="tanh")
     problem = s.problem()
 
-    def products(problem, weights, turn):
-        _, left = problem.backward(weights, problem.forward(weights)[1])
-        product, share = problem.linearised(weights, left, 0.4, turn)
-        assert share == pytest.approx(0.4)
-        return product(tuple(0.3 + 0.1 * w for w in weights))
+    def descent():
+        return descend(problem, s.weights, direction=direction, stop=stopping.MaxIter(4))
 
-    def of_three_turns():
-        with jax.enable_x64(True):
-            return [jax.device_get(jax.jit(products)(problem, s.weights, t)) for t in range(3)]
-
-    whole = of_three_turns()
+    whole = descent()
     small_chunks()
-    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(of_three_turns()), strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14)
+    parted = descent()
+    for a, b in zip(whole.weights, parted.weights, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-11)
 
 
 CASES = [(d, s) for d in DIRECTIONS for s in STEPS]
@@ -182,10 +245,18 @@ rng = np.random.default_rng(0)
 X = rng.standard_normal((501, 4))
 problem = Problem(Network((4, 8, 2)), X, np.abs(X[:, :2]))
 weights = problem.network.initial_weights(0)
-for direction in (directions.Kronecker(), directions.GaussNewton()):
+even = Problem(problem.network, X[:500], np.abs(X[:500, :2]))
+cases = [
+    (problem, directions.Kronecker()),
+    (problem, directions.GaussNewton()),
+    # Every third row: 84 of the first half, 83 of the other.
+    (even, directions.Kronecker(sample=166)),
+    (even, directions.GaussNewton(share=0.34)),
+]
+for case, direction in cases:
     one, two = (
         descend(p, weights, direction=direction, stop=stopping.MaxIter(6))
-        for p in (problem, spread(problem))
+        for p in (case, spread(case))
     )
     assert abs(two.loss / one.loss - 1) < 1e-5, (one.loss, two.loss)
     for a, b in zip(one.weights, two.weights, strict=True):

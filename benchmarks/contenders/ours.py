@@ -26,11 +26,8 @@ def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:
 
 
 def passes(record: Record) -> float:
-    """Of one iteration, in forward passes, by the costs that docs/directions.md derives.
-
-    An iteration without Gauss-Newton products is one with Kronecker factors.
-    """
-    direction = 4 * record.products or 2 * GRADIENT
+    """Of one iteration, in forward passes, by the costs that docs/directions.md derives."""
+    direction = 4 * record.products
     gradient = record.forward + (GRADIENT - 1) * record.backward
     return gradient + GRADIENT * record.second + direction
 

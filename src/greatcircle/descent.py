@@ -29,6 +29,7 @@ from greatcircle.problem import Problem
 from greatcircle.record import Evaluations, Record
 from greatcircle.sphere import Tree
 from greatcircle.steps import Step
+from greatcircle.threads import one_thread
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +179,7 @@ def descend(
     step.check(objective)
     trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
 
-    with precision(dtype), memories.kept():
+    with precision(dtype), memories.kept(), one_thread():
         radii, point = state or (jnp.asarray(sizes), nowhere(weights, direction, memory))
         visit = partial(visit_point, objective, radii, direction=direction, step=step)
         evaluations, records, ending = Evaluations(), list(records), None

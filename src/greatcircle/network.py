@@ -216,11 +216,26 @@ class Network:
 
     def push(self, weights: Weights, velocity: Weights, trace: Trace) -> Array:
         """Velocity f' of the outputs along w + t·velocity."""
-        matrices = self.linear(weights)
-        push = self.layer(trace.inputs[0], velocity[0])
+        return self.pushes(weights, tuple(v[None] for v in velocity), trace)[:, 0]
+
+    def pushes(self, weights: Weights, velocities: Weights, trace: Trace) -> Array:
+        """The same along each of a stack of velocities: (outputs, velocities, rows).
+
+        They go together through every product.
+        """
+        matrices, count = self.linear(weights), len(velocities[0])
+
+        def apart(made: Array) -> Array:
+            return made.reshape(-1, count, trace.inputs[0].shape[1])
+
+        def by_velocity(i: int) -> Array:
+            together = jnp.moveaxis(velocities[i], 0, -1)
+            return apart(self.layer(trace.inputs[i], together.reshape(len(together), -1)))
+
+        push = by_velocity(0)
         for i in range(1, len(weights)):
-            hidden = push * self.activation.slope(trace.sums[i - 1])
-            push = _product(matrices[i], hidden) + self.layer(trace.inputs[i], velocity[i])
+            hidden = push * self.activation.slope(trace.sums[i - 1])[:, None]
+            push = apart(_product(matrices[i], hidden.reshape(len(hidden), -1))) + by_velocity(i)
         return push
 
     def second_order(

@@ -6,7 +6,8 @@ which makes again what it needs and leaves only sums, so memory does not grow wi
 is a third more arithmetic, but from about that size on less time (`docs/scale.md`).
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,35 +41,38 @@ def summed(problem: "Problem", quantity: Quantity, *more: Any) -> Any:
     return _on_each_device(problem, partial(_chunk_by_chunk, quantity), *more)
 
 
-def linearised(
-    problem: "Problem", image: Quantity, weights: Any, share: float, turn: Any
-) -> tuple[Callable[[Any], Any], float]:
-    """The map v ↦ image(block, weights, v), with a block of every device's rows for all of them.
+def sample(problem: "Problem", every: int, turn: Any) -> "Problem":
+    """Every so many rows, other ones each turn, weighted as if there were no others.
 
-    The block is about a share of the rows; blocks take turns.
+    Neighbours are often alike, as in a record of a flight: so a sample reaches over all rows, and
+    from one turn to the next it moves by about the golden section of the way to the next row. After
+    `every` turns each row was taken once. Rows that are spread over devices are counted through, so
+    that the sample does not depend on how many devices there are.
     """
-    devices = 1 if problem.mesh is None else problem.mesh.size
-    rows = problem.count // devices
-    taken = max(1, min(rows, round(share * rows)))
-    blocks = rows // taken
+    each = problem.count if problem.mesh is None else problem.count // problem.mesh.size
+    every = min(every, problem.count)
+    if every <= 1:
+        return problem
+    jump = next(j for j in range(round(0.618 * every), 0, -1) if math.gcd(j, every) == 1)
+    first = jnp.asarray(turn) % every * jump % every
 
-    def of_block(quantity: Quantity, part: "Problem", turn: Array, *more: Any) -> Any:
-        block = part if blocks == 1 else _rows(part, (turn % blocks) * taken, taken)
-        return _chunk_by_chunk(quantity, block, *more)
+    def some(leaves: Sequence[Array], first: Array) -> list[Array]:
+        before = 0 if problem.mesh is None else jax.lax.axis_index(AXIS) * each
+        rows = (first - before) % every + every * jnp.arange(-(-each // every))
+        inputs, targets, share = (
+            jnp.take(values, jnp.minimum(rows, each - 1), axis)
+            for values, axis in zip(leaves, _axes(problem), strict=True)
+        )
+        return [inputs, targets, jnp.where(rows < each, share, 0)]
 
-    def total(block: "Problem") -> Array:
-        return jnp.sum(block.share)
-
-    turn = jnp.asarray(turn)
-    weight = _on_each_device(problem, partial(of_block, total), turn)
-    # A block without weight has no curvature.
-    scale = 1 / jnp.where(weight > 0, weight, 1)
-
-    def product(velocity: Any) -> Any:
-        parts = _on_each_device(problem, partial(of_block, image), turn, weights, velocity)
-        return jax.tree.map(lambda part: scale * part, parts)
-
-    return product, taken / rows if blocks > 1 else 1.0
+    leaves, structure = problem.tree_flatten()
+    if problem.mesh is not None:
+        spread, same = PartitionSpec(AXIS), PartitionSpec()
+        some = jax.shard_map(some, mesh=problem.mesh, in_specs=(spread, same), out_specs=spread)
+    part = problem.tree_unflatten(structure, [*some(leaves[:3], first), *leaves[3:]])
+    weight = summed(part, lambda part: jnp.sum(part.share))
+    part.share = part.share / jnp.where(weight > 0, weight, 1)
+    return part
 
 
 def _on_each_device(problem: "Problem", quantity: Quantity, *more: Any) -> Any:
@@ -115,6 +119,11 @@ def _rows(problem: "Problem", first: Array, count: int) -> "Problem":
     leaves, structure = problem.tree_flatten()
     some = [
         jax.lax.dynamic_slice_in_dim(values, first, count, axis)
-        for values, axis in zip(leaves[:3], (problem.turned, problem.turned, 0), strict=True)
+        for values, axis in zip(leaves[:3], _axes(problem), strict=True)
     ]
     return problem.tree_unflatten(structure, [*some, *leaves[3:]])
+
+
+def _axes(problem: "Problem") -> tuple[int, int, int]:
+    """Along which inputs, targets and weights of rows have the rows."""
+    return int(problem.turned), int(problem.turned), 0

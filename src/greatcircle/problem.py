@@ -255,36 +255,25 @@ class Problem:
         """vᵀ ∇²L v: the loss's own curvature along f', plus its slope along f''."""
         return self._sum(_second_order, left, weights, velocity)
 
+    def sampled(self, every: int, turn: Any) -> tuple["Problem", float]:
+        """The problem of every so many rows, other ones each turn, and which share of all it is."""
+        return parts.sample(self, every, turn), 1 / max(1, min(every, self.count))
+
+    def revisited(self, weights: Weights) -> _Backward | _Again:
+        """What a backward pass leaves, where there was none."""
+        return _Again(weights, ()) if self.in_parts else self._passed(weights)
+
     def linearised(
         self, weights: Weights, left: _Backward | _Again, share: float = 1.0, turn: Any = 0
     ) -> tuple[Callable[[Weights], Weights], float]:
-        """The map v ↦ Jᵀ H J v, from a block of the rows: blocks take turns."""
+        """The map v ↦ Jᵀ H J v, from a sample of the rows."""
+        every = int(1 / share)
+        if every > 1:
+            some, part = self.sampled(every, turn)
+            return some.linearised(weights, some.revisited(weights))[0], part
         if isinstance(left, _Again):
-            return parts.linearised(self, _image, weights, share, turn)
-        rows = self.count
-        taken = max(1, min(rows, round(share * rows)))
-        blocks = rows // taken
-        first = (turn % blocks) * taken
-
-        def some(values: Any, axis: int = 1) -> Any:
-            def block(array: Array) -> Array:
-                return jax.lax.dynamic_slice_in_dim(array, first, taken, axis)
-
-            return jax.tree.map(block, values) if blocks > 1 else values
-
-        outputs, targets, trace = some((left.outputs, self.columns(self.wanted), left.trace))
-        weight = some(self.share, axis=0)
-        # A block without weight has no curvature.
-        total = jnp.sum(weight)
-        scale = 1 / (jnp.where(total > 0, total, 1) * self.unit)
-        slope = jax.grad(lambda f: scale * (weight @ losses.of_columns(self.criterion, f, targets)))
-
-        def product(velocity: Weights) -> Weights:
-            push = self.network.push(weights, velocity, trace)
-            curved = jax.jvp(slope, (outputs,), (push,))[1]
-            return self.network.backward(weights, trace, curved)[0]
-
-        return product, taken / rows if blocks > 1 else 1.0
+            return partial(parts.summed, self, _image, weights), 1.0
+        return partial(_image_from, self, left, weights), 1.0
 
     def moments(self, headings: Weights, left: _Backward | _Again) -> tuple[Array, Array, Array]:
         """Means over the rows of ‖hW‖², ⟨hW, hU⟩ and ‖hU‖² for each layer."""
@@ -299,9 +288,9 @@ class Problem:
         squares = jnp.sum(self.columns(self.seen) ** 2, axis=0)
         return jnp.sqrt(jnp.max(jnp.where(self.share > 0, squares, 0)))
 
-    def gram(self, weights: Weights, velocities: Sequence[Weights], left: Any) -> Array:
-        """Inner products of velocities in the Gauss-Newton matrix: ⟨J a, H J b⟩ of each pair."""
-        return self._sum(_gram, left, weights, tuple(velocities))
+    def gram(self, weights: Weights, velocities: Weights, left: Any) -> Array:
+        """⟨J a, H J b⟩ of each pair of a stack of velocities."""
+        return self._sum(_gram, left, weights, velocities)
 
     def kronecker(self, left: _Backward | _Again) -> tuple[Array, Array]:
         """Second moments of what each layer sees and of the loss's slope in what it makes.
@@ -338,11 +327,16 @@ def _second_order(problem: Problem, left: _Backward, weights: Weights, velocity:
 
 
 def _image(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
+    return _image_from(problem, problem.passed_forward(weights), weights, velocity)
+
+
+def _image_from(
+    problem: Problem, left: _Forward | _Backward, weights: Weights, velocity: Weights
+) -> Weights:
     """Jᵀ H J v."""
-    outputs, trace = problem.passed_forward(weights)
-    push = problem.network.push(weights, velocity, trace)
-    curved = jax.jvp(jax.grad(problem.scaled_loss_of), (outputs,), (push,))[1]
-    return problem.network.backward(weights, trace, curved)[0]
+    push = problem.network.push(weights, velocity, left.trace)
+    curved = jax.jvp(jax.grad(problem.scaled_loss_of), (left.outputs,), (push,))[1]
+    return problem.network.backward(weights, left.trace, curved)[0]
 
 
 def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Array, Array, Array]:
@@ -369,19 +363,16 @@ def _squared_pull(problem: Problem, left: _Backward) -> Array:
     return jnp.sum(squares / share)
 
 
-def _gram(
-    problem: Problem, left: _Backward, weights: Weights, velocities: tuple[Weights, ...]
-) -> Array:
-    pushes = [problem.network.push(weights, v, left.trace) for v in velocities]
+def _gram(problem: Problem, left: _Backward, weights: Weights, velocities: Weights) -> Array:
+    pushes = problem.network.pushes(weights, velocities, left.trace)
     slope = jax.grad(problem.scaled_loss_of)
-    curved = [jax.jvp(slope, (left.outputs,), (push,))[1] for push in pushes]
-    # H is symmetric: each pair once.
-    return jnp.array(
-        [
-            [jnp.vdot(pushes[max(i, j)], curved[min(i, j)]) for j in range(len(pushes))]
-            for i in range(len(pushes))
-        ]
-    )
+
+    def curved(push: Array) -> Array:
+        return jax.jvp(slope, (left.outputs,), (push,))[1]
+
+    images = jax.vmap(curved, in_axes=1, out_axes=1)(pushes)
+    products = jnp.einsum("imr,inr->mn", pushes, images)
+    return (products + products.T) / 2  # H is symmetric, but for rounding
 
 
 def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Array]:

@@ -345,18 +345,23 @@ def _between_neighbours(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> floa
     rng = np.random.default_rng(0)
     counted = np.flatnonzero(share)
     some = rng.permutation(counted)[: 2 * NEIGHBOURS] if len(counted) > 2 * NEIGHBOURS else counted
-    rows, which = np.unique(np.hstack([x[some], y[some]]), axis=0, return_inverse=True)
-    weight = np.bincount(which.ravel(), share[some])
-    if len(rows) < 2:
+    # Rows are the same where a random combination of their entries is.
+    rows = np.hstack([x[some], y[some]])
+    combined = np.sum(rows * rng.standard_normal(rows.shape[1]), axis=1)
+    _, first, which = np.unique(combined, return_index=True, return_inverse=True)
+    weight = np.bincount(which, share[some])
+    if len(first) < 2:
         return np.inf
-    chosen = rng.permutation(len(rows))[:NEIGHBOURS]
-    x, y, weight = rows[chosen, : x.shape[1]], rows[chosen, x.shape[1] :], weight[chosen]
-    # As one product: squared distances, less what all of a row have in common.
+    chosen = rng.permutation(len(first))[:NEIGHBOURS]
+    x, y, weight = x[some[first[chosen]]], y[some[first[chosen]]], weight[chosen]
+    # As one product: squared distances, less what all of a row have in common. Which of two rows is
+    # nearer by a millionth does not matter.
+    x = x.astype(np.float32)
     ends = np.column_stack([-2 * x, np.sum(x**2, axis=1)]).T
     asked = np.arange(min(ASKED, len(x)))
     nearest = np.empty(len(asked), np.intp)
-    for block in np.array_split(asked, -(-len(asked) // 100)):  # few enough for the cache
-        distance = np.column_stack([x[block], np.ones(len(block))]) @ ends
+    for block in np.array_split(asked, -(-len(asked) // 200)):  # few enough for the cache
+        distance = np.column_stack([x[block], np.ones(len(block), x.dtype)]) @ ends
         distance[np.arange(len(block)), block] = np.inf
         nearest[block] = np.argmin(distance, axis=1)
     apart = np.sum((y[asked] - y[nearest]) ** 2, axis=1)

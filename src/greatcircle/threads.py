@@ -1,7 +1,8 @@
 """How many cores there are, and one thread for small matrices.
 
 Where other work keeps the cores busy, the threads of a linear algebra library wait for each other:
-0.9 s instead of 1.4 ms, once, for the singular values of a layer of 128 units.
+0.9 s instead of 1.4 ms, once, for the singular values of a layer of 128 units. And when they are
+done they go on looking for work for a while, which keeps cores from XLA: `docs/scale.md`.
 """
 
 import os
@@ -11,7 +12,10 @@ from typing import Any
 
 
 def one_thread() -> AbstractContextManager[Any]:
-    """NumPy's and SciPy's linear algebra on one thread, as long as the context lasts."""
+    """NumPy's and SciPy's linear algebra on one thread, as long as the context lasts.
+
+    SciPy's is also the one that JAX's programs call for factors and singular values.
+    """
     return _libraries().limit(limits=1, user_api="blas")
 
 
@@ -24,7 +28,8 @@ def cores() -> int:
 
 @cache
 def _libraries() -> Any:
-    """What NumPy calls, found once: looking for it takes longer than a small network's bound."""
+    """The libraries, found once: looking for them takes longer than a small network's bound."""
+    import scipy.linalg  # noqa: F401, JAX imports it late, and only what is there is found
     from threadpoolctl import ThreadpoolController  # scikit-learn brings it
 
     return ThreadpoolController()

@@ -7,7 +7,7 @@
 | `Steepest("trust")` | what each layer sees | steepest in a majorant's norm |
 | `ConjugateGradient()` | nothing | Riemannian conjugate gradients |
 | `GaussNewton()` | products with JᵀHJ | truncated, damped Gauss-Newton |
-| `Kronecker()` | two forward passes, and second moments | K-FAC with momentum |
+| `Kronecker()` | four forward passes, and second moments, of some rows | K-FAC with momentum |
 
 A direction is a pair of pure functions: `start` makes its memory, `choose` gives the heading at a
 point and the memory for the next one. Headings are tangent, and scaled so that the fastest layer
