@@ -12,6 +12,7 @@ from contenders.torch_networks import adam_of, network, squared_error, tensors
 from greatcircle import descent, directions, steps
 from greatcircle.methods import METHODS, STARTS, begin
 from greatcircle.problem import Problem
+from greatcircle.threads import one_thread
 
 KINDS = {"Method 1": ("ad", directions.Steepest()), "auto": ("auto", None)}
 WARM_UP = 3
@@ -56,7 +57,8 @@ def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
         squared_error(model(X), y).backward()
         optimiser.step()
         between = time.perf_counter()
-        moved, _, halvings = descent._search(visit, point)
+        with one_thread():  # as in `descend`
+            moved, _, halvings = descent._search(visit, point)
         ended = time.perf_counter()
         point = moved
         if moved is None:  # at a minimum: once more from the start
