@@ -1,12 +1,14 @@
 """Descent on parts of the rows that grow."""
 
+from dataclasses import dataclass
 from itertools import pairwise
 
+import jax
 import numpy as np
 import pytest
 
-from greatcircle import LipschitzRegressor, Network, Problem, stopping
-from greatcircle.batches import ALL, descend_in_batches
+from greatcircle import LipschitzRegressor, Network, Problem, parts, steps, stopping
+from greatcircle.batches import ALL, Windows, descend_in_batches
 from greatcircle.datasets import ground_effect
 from greatcircle.sources import Arrays, Batches
 from greatcircle.stopping import MaxIter
@@ -57,6 +59,28 @@ def test_every_recorded_turn_lowered_the_loss_of_rows_that_had_not_chosen_it():
     _, result, _ = run(0.3, whole=None)
     assert result.records
     assert all(r.actual > 0 for r in result.records)
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """A step whose angle is far from where the loss is low."""
+
+    usual = steps.Curvature()
+    cost = usual.cost
+
+    def check(self, objective):
+        self.usual.check(objective)
+
+    def propose(self, here):
+        found = self.usual.propose(here)
+        return found._replace(angle=30 * found.angle)
+
+
+def test_a_turn_that_its_own_rows_refuse_is_halved_and_says_nothing_of_noise():
+    _, result, asked = run(0.0, step=TooLong(), stop=MaxIter(5))
+    assert sum(r.halvings for r in result.records) > 5
+    assert set(asked) == {20}
+    assert all(r.forward == pytest.approx(20 / 4000 * (2 + 2 * r.halvings)) for r in result.records)
 
 
 def test_norms_stay():
@@ -121,6 +145,59 @@ def test_from_every_state_it_goes_on_bit_for_bit(changes):
             np.testing.assert_array_equal(a, b)
         for a, b in zip(rest.records, result.records, strict=True):
             np.testing.assert_array_equal(a._replace(seconds=0), b._replace(seconds=0))
+
+
+def test_windows_are_all_chunks_in_turn():
+    windows = Windows(100_000)
+    count, size = parts.chunks_of(100_000)
+    drawn = [windows.draw(size) for _ in range(count + 1)]
+    assert [d.first for d in drawn] == [*range(count), 0]
+    assert windows.draw(3 * size - 1).count == 3
+    place = windows.place
+    expected = windows.draw(4 * size)
+    again = Windows(100_000)
+    again.seek(place)
+    assert again.draw(4 * size) == expected
+    assert len(windows.draw(10 * 100_000)) >= 100_000
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    jax.clear_caches()
+    monkeypatch.setattr(parts, "CHUNK", 128)
+    monkeypatch.setattr(parts, "WHOLE", 512)
+    yield
+    monkeypatch.undo()
+    jax.clear_caches()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_many_rows_start_with_a_chunk_of_them(tmp_path):
+    settings = {"hidden_layer_sizes": (8,), "random_state": 0, "dtype": "float64"}
+    weight = 1 + RNG.random(4000)
+    fit = (TABLE.X, TABLE.y, weight)
+    all_rows = LipschitzRegressor(batch_size=None, **settings).fit(*fit)
+    some = LipschitzRegressor(**settings).fit(*fit)
+    shares = some.history_["backward"]
+    assert all_rows.history_["backward"].min() == 1
+    assert shares[0] == pytest.approx(1 / 32)
+    assert np.all(np.diff(shares) >= 0)
+    assert sum(shares == 1) >= 10  # all rows have a say in when it is enough
+    rest = ground_effect.generate(4000, seed=5)
+    assert some.score(rest.X, rest.y) > all_rows.score(rest.X, rest.y) - 0.01
+    checkpoint = {"checkpoint": tmp_path, "checkpoint_seconds": 0, **settings}
+    for most in (3, sum(shares < 1) + 4):
+        LipschitzRegressor(resume=True, max_iter=most, **checkpoint).fit(*fit)
+    resumed = LipschitzRegressor(resume=True, **checkpoint).fit(*fit)
+    for a, b in zip(some.weights_, resumed.weights_, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_the_papers_methods_always_see_all_rows():
+    model = LipschitzRegressor((6,), method="ad", max_iter=3, random_state=0)
+    model.fit(TABLE.X, TABLE.y)
+    assert model.history_["backward"].min() == 1
 
 
 def test_few_gains_make_batches_grow_before_they_refuse():

@@ -9,17 +9,14 @@ from greatcircle import memory
 
 SCRIPT = """
 import resource, sys
-from greatcircle import memory
-
-memory.one_heap()  # first, as the command line does: threads of NumPy's would have heaps already
 import numpy as np
-from greatcircle import Network, Problem, descend, directions, stopping
+from greatcircle import Network, Problem, descend, directions, memory, stopping
 
 if sys.argv[1] == "given back":
     memory._glibc = lambda: None
 rng = np.random.default_rng(0)
 X = rng.standard_normal((20_000, 12))
-network = Network((12, 64, 64, 3))
+network = Network((12, 128, 128, 128, 3))  # more than a heap of a thread's own can hold
 faults = []
 descend(
     Problem(network, X, np.abs(X[:, :3])),

@@ -14,7 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from greatcircle import Network, Problem, descend, directions, parts, spread, steps, stopping
+from greatcircle import (
+    Network,
+    Problem,
+    descend,
+    descent,
+    directions,
+    parts,
+    spread,
+    steps,
+    stopping,
+)
 from greatcircle.checkpoint import NAME
 from greatcircle.lasting import descend_lasting
 from greatcircle.parts import WHOLE
@@ -96,6 +106,34 @@ def test_passes_in_chunks_are_those_over_all_rows(small_chunks, loss, bias):
     for name, expected in whole.items():
         for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(parted[name]), strict=True):
             np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (1, 2), (2, 1), (0, 3)])
+def test_passes_over_a_window_are_those_over_its_rows(small_chunks, first, count):
+    s = small(3, rows=20, loss="huber", activation="tanh", bias=True)
+    weight = np.arange(20.0)
+    problem = Problem(s.network, s.X, s.Y, loss="huber", sample_weight=weight, dtype=np.float64)
+    rows = slice(7 * first, 7 * (first + count))
+    expected = all_passes(problem.with_rows(s.X[rows], s.Y[rows], weight[rows]), s.weights)
+    small_chunks()
+    problem = Problem(s.network, s.X, s.Y, loss="huber", sample_weight=weight, dtype=np.float64)
+    found = all_passes(problem.within(first, count), s.weights)
+    for passes in (expected, found):
+        del passes["largest input"]  # a bound, from all rows
+    for name, of_rows in expected.items():
+        for a, b in zip(jax.tree.leaves(of_rows), jax.tree.leaves(found[name]), strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14, err_msg=name)
+
+
+def test_all_windows_share_one_program(small_chunks):
+    small_chunks()
+    s = small(2, rows=60)
+    problem, programs = s.problem(), set()
+    for first, count in ((0, 1), (3, 2), (0, 8)):
+        some = problem.within(first, count)
+        descend(some, s.weights, direction=directions.Kronecker(), stop=stopping.MaxIter(2))
+        programs.add(descent.visit_point._cache_size())
+    assert len(programs) == 1
 
 
 def rows_of_each_turn(problem, every, turns):

@@ -1,7 +1,7 @@
 import pytest
 
 from greatcircle.record import Record
-from greatcircle.stopping import DecreaseBelow, LossBelow, MaxIter, SlopeBelow
+from greatcircle.stopping import DecreaseBelow, LossBelow, MaxIter, SlopeBelow, since
 
 
 def record(loss=1.0, slope=-1.0, actual=0.1):
@@ -33,6 +33,18 @@ def test_rules_join_and_the_one_that_fired_is_known():
     assert rule.fired([record()]) is None
     assert rule.fired([record(slope=-1e-9)]) == SlopeBelow(1e-3)
     assert rule.fired([record()] * 5) == MaxIter(5)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_came_before_is_no_sign_of_convergence_but_counts(turned):
+    rules = [MaxIter(5), DecreaseBelow(0.01, patience=2)]
+    both = rules[turned] | rules[not turned]
+    rule, little = since(both, 2), record(actual=0)
+    assert both.fired([little] * 2) == rules[1]
+    assert rule.fired([little] * 3) is None
+    assert rule.fired([little] * 4) == rules[1]
+    assert rule.fired([record()] * 5) == rules[0]
+    assert since(rules[1], 2).converged
 
 
 def test_only_running_out_is_not_convergence():

@@ -1,19 +1,23 @@
 """Descent on parts of the rows that grow: a turn counts only if rows that did not choose it agree.
 
 Every turn is chosen by one batch, direction and angle alike, and judged by the next one, which has
-other rows. Where the loss of those does not fall, the batch was too small to tell the way from its
-noise: the turn is refused, and batches are `GROWTH` times as large from then on. That is the whole
-rule. It has no schedule and no threshold, and what it looks at costs one forward pass.
+other rows. Where the loss of those does not fall, the batch that chose is asked: if its own loss
+does not fall either, the turn was too long and is halved, as for all rows. Otherwise the batch was
+too small to tell the way from its noise, and batches are `GROWTH` times as large from then on. That
+is the whole rule. It has no schedule and no threshold, and what it looks at costs one forward pass.
 
 When a batch would be half of all rows or more, all of them take over, by `descend`. Where there is
 no such thing as all rows, or no room for them, batches stay at their largest size, and the descent
 ends when several of them in a row refuse.
+
+Batches of many rows that are in memory are chunks of them, in random order (`Windows`): they need
+no copy, and all sizes share one program.
 """
 
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -22,7 +26,9 @@ import numpy as np
 from jax import Array
 
 from greatcircle import descent, directions, sphere, steps, stopping
+from greatcircle import memory as memories
 from greatcircle.descent import (
+    MAX_HALVINGS,
     Callback,
     Keep,
     Point,
@@ -37,21 +43,59 @@ from greatcircle.descent import (
 )
 from greatcircle.directions import Direction
 from greatcircle.objective import value_of
+from greatcircle.parts import chunks_of
 from greatcircle.precision import precision
 from greatcircle.problem import Problem
 from greatcircle.record import Evaluations, Record
-from greatcircle.sources import Rows, Source
+from greatcircle.sources import Source
 from greatcircle.sphere import Tree
 from greatcircle.steps import Step
+from greatcircle.threads import one_thread
 
 GROWTH = 8
-"""Each size is compiled for itself, so there are few."""
+"""Each size of a batch that is read is compiled for itself, so there are few."""
 
 REFUSALS = 3
 """So many refusals in a row by batches that cannot grow end the descent."""
 
 ALL = 0
 """In place of a batch's rows: all rows have taken over."""
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Neighbours among the chunks of a problem, of so many rows together."""
+
+    first: int
+    count: int
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+class Windows:
+    """Chunks of a problem's rows in turn, whose order must be random: a source without copies."""
+
+    def __init__(self, rows: int) -> None:
+        self.chunks, self.size = chunks_of(rows)
+        self._next = 0
+
+    def draw(self, rows: int) -> Chunks:
+        """The next chunks that have so many rows, those at the end perhaps fewer."""
+        count = min(-(-rows // self.size), self.chunks)
+        first = self._next if self._next + count <= self.chunks else 0
+        self._next = first + count
+        return Chunks(first, count, count * self.size)
+
+    @property
+    def place(self) -> np.ndarray:
+        """The next chunk."""
+        return np.array([self._next])
+
+    def seek(self, place: np.ndarray) -> None:
+        """To any place."""
+        self._next = int(place[0])
 
 
 class State(NamedTuple):
@@ -64,12 +108,12 @@ class State(NamedTuple):
     refusals: int
     """In a row, by batches that cannot grow."""
     place: np.ndarray
-    """Where the source is."""
+    """Where the source was before it drew the batch that has chosen the next turn."""
 
 
 def descend_in_batches(
-    source: Source,
-    problem_of: Callable[[Rows], Problem],
+    source: Source | Windows,
+    problem_of: Callable[[Any], Problem],
     weights: Tree,
     *,
     batch_size: int,
@@ -91,7 +135,7 @@ def descend_in_batches(
     source
         Where batches come from.
     problem_of
-        Makes a problem of a batch's rows, in the unit of all of them.
+        Makes a problem of what is drawn, in the unit of all rows.
     weights
         Where to start.
     batch_size
@@ -112,6 +156,7 @@ def descend_in_batches(
         drawn = source.draw(rows)
         return None if drawn is None or len(drawn) < rows else problem_of(drawn)
 
+    place = source.place
     first = draw(batch_size)
     if first is None:
         raise ValueError(
@@ -126,7 +171,7 @@ def descend_in_batches(
     sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in weights]
     unit = float(first.unit)
 
-    with precision(first.dtype):
+    with precision(first.dtype), memories.kept(), one_thread():
         zero = jnp.zeros((), first.dtype)
         visit = partial(visit_point, direction=direction, step=step)
         started, ending = time.perf_counter(), None
@@ -134,38 +179,47 @@ def descend_in_batches(
             radii = jnp.asarray(sizes, first.dtype)
             accepted, point = visit(first, radii, nowhere(weights, direction, memory), zero)
             ending = None if accepted else ("non_finite", "the loss is not finite at the start")
-            state = State(radii, point, batch_size, 0, source.place)
+            state, chooser = State(radii, point, batch_size, 0, place), first
         else:
             source.seek(state.place)
+            chooser = draw(state.rows) if state.rows != ALL else None
         initial_loss = float(state.point.loss) * unit
         setup_seconds = time.perf_counter() - started
         records, evaluations = list(records), Evaluations()
         try:
             while not ending and (whole is None or ALL < state.rows < largest):
-                radii, point, rows, refusals, _ = state
+                radii, point, rows, refusals, place = state
+                next_place = source.place
                 judge = draw(rows)
                 if ending := _ending(state, judge, records, stop):
                     break
                 started = time.perf_counter()
                 before = point._replace(loss=value_of(judge, sphere.unpack(point.weights)))
                 accepted, moved = visit(judge, radii, before, before.angle)
-                spent = _spent(step, moved if accepted else None, rows, whole)
+                halvings = 0
+                while not accepted and chooser and halvings < MAX_HALVINGS:
+                    if visit(chooser, radii, point, before.angle)[0]:
+                        break
+                    before, halvings = before._replace(angle=before.angle / 2), halvings + 1
+                    accepted, moved = visit(judge, radii, before, before.angle)
+                spent = _spent(step, moved if accepted else None, halvings, rows, whole)
                 evaluations = evaluations.plus(spent)
                 new = []
                 if accepted:
                     seconds, angle = time.perf_counter() - started, float(before.angle)
                     done = len(records) + 1
-                    new = [record_of(done, unit, before, moved, angle, 0, spent, seconds)]
-                    point, refusals = moved, 0
+                    new = [record_of(done, unit, before, moved, angle, halvings, spent, seconds)]
+                    point, refusals, chooser, place = moved, 0, judge, next_place
                 if not accepted or (whole and _gains_little([*records, *new], stop)):
                     refusals = 0 if rows < largest else refusals + 1
                     rows = min(GROWTH * rows, largest)
                     if whole is None or rows < largest:
                         # Stand where we are, with the eyes of another batch.
-                        other, lost = draw(rows), jnp.full_like(point.loss, jnp.inf)
-                        _, point = visit(other or judge, radii, point._replace(loss=lost), zero)
+                        place, lost = source.place, jnp.full_like(point.loss, jnp.inf)
+                        chooser = draw(rows) or judge
+                        _, point = visit(chooser, radii, point._replace(loss=lost), zero)
                 # Both at once and before anyone is asked: Ctrl-C must not find half of them.
-                state, records = State(radii, point, rows, refusals, source.place), records + new
+                state, records = State(radii, point, rows, refusals, place), records + new
                 if new and callback and callback(new[0], on_host(moved.weights)):
                     ending = "stopped", "the callback asked to stop"
                 if keep:
@@ -184,12 +238,14 @@ def descend_in_batches(
     def with_all(state: tuple[Array, Point]) -> State:
         return State(*state, ALL, 0, reached.state.place)
 
+    # Batches that gain little say little of all rows, whose records have a whole backward pass.
+    of_batches = sum(record.backward < 1 for record in records)
     end = descend(
         whole,
         reached.weights,
         direction=direction,
         step=step,
-        stop=stop,
+        stop=stopping.since(stop, of_batches),
         callback=callback,
         memory=reached.memory,
         state=state[:2] if state.rows == ALL else None,
@@ -205,7 +261,9 @@ def descend_in_batches(
     )
 
 
-def start_of(problem: Problem, weights: Tree, direction: Direction, source: Source) -> State:
+def start_of(
+    problem: Problem, weights: Tree, direction: Direction, source: Source | Windows
+) -> State:
     """A state of the form that a run has, to read one from a file by."""
     return State(*descent.start_of(problem, weights, direction), ALL, 0, source.place)
 
@@ -231,9 +289,11 @@ def _gains_little(records: list[Record], stop: stopping.Rule) -> bool:
     return rule is not None and rule.converged
 
 
-def _spent(step: Step, moved: Point | None, rows: int, whole: Problem | None) -> Evaluations:
+def _spent(
+    step: Step, moved: Point | None, halvings: int, rows: int, whole: Problem | None
+) -> Evaluations:
     """Two forward passes, and what standing costs, in passes over the data or over a batch."""
-    spent = Evaluations(forward=2)
+    spent = Evaluations(forward=2 + 2 * halvings)
     if moved is not None:
         spent = spent_on(spent.plus(Evaluations(backward=1)).plus(step.cost), moved)
     return spent if whole is None else spent.times(rows / len(whole.inputs))

@@ -4,9 +4,9 @@ What the layers of a network have seen takes megabytes, which JAX gives back aft
 The C library of Linux returns large pieces to the system, which fills new ones with zeros: up to
 half of an iteration's time (`docs/scale.md`). While rows are passed over, it is told to keep them.
 
-The threads of JAX have heaps of their own, of at most 64 MB. Larger pieces, as wide networks need
-them, are kept only where there is one heap for all: a process that is the library's own asks for
-it when it starts (`one_heap`).
+Threads have heaps of their own, of at most 64 MB. Larger pieces, as wide networks need them, are
+kept only where there is one heap for all. That must be said before JAX starts its threads, so it is
+said when the library first computes anything (`one_heap`).
 """
 
 import ctypes
@@ -59,8 +59,9 @@ def kept() -> Iterator[None]:
         _count(library, -1)
 
 
+@cache
 def one_heap() -> None:
-    """One heap for all threads, if none has started: to be called before NumPy is imported."""
+    """One heap for all threads that start from now on, as long as the process lasts."""
     if library := _glibc():
         library.mallopt(ARENA_MAX, 1)
 

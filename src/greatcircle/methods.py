@@ -98,7 +98,8 @@ def begin(
 class Method(NamedTuple):
     """A direction, a step, a start and a scaling, by name; and when ten iterations gain too little.
 
-    The paper's runs have a fixed length.
+    The paper's runs have a fixed length, and every iteration of them sees all rows. Others may
+    start with some of many rows.
     """
 
     direction: str
@@ -106,14 +107,15 @@ class Method(NamedTuple):
     start: str
     scaling: str
     tol: float
+    all_rows: bool
 
 
 METHODS: dict[str, Method] = {
-    "auto": Method("auto", "curvature", "auto", "standard", 5e-3),
+    "auto": Method("auto", "curvature", "auto", "standard", 5e-3, False),
     # Method 1, automatic differentiation
-    "ad": Method("steepest", "curvature", "paper", "paper", 0.0),
+    "ad": Method("steepest", "curvature", "paper", "paper", 0.0, True),
     # Method 2, majorisation-minimisation
-    "mm": Method("steepest", "majorant", "paper", "paper", 0.0),
+    "mm": Method("steepest", "majorant", "paper", "paper", 0.0, True),
 }
 
 

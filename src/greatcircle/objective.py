@@ -48,7 +48,7 @@ class Objective(Protocol):
 
     def linearised(
         self, weights: Tree, left: Any, share: float = 1.0, turn: Any = 0
-    ) -> tuple[Callable[[Tree], Tree], float]:
+    ) -> tuple[Callable[[Tree], Tree], float | Array]:
         """The map v ↦ Jᵀ H J v on a share of the rows, other ones each turn; and that share."""
         ...
 
@@ -88,7 +88,7 @@ class Custom:
 
     def linearised(
         self, weights: Tree, left: None, share: float = 1.0, turn: Any = 0
-    ) -> tuple[Callable[[Tree], Tree], float]:
+    ) -> tuple[Callable[[Tree], Tree], float | Array]:
         """The map v ↦ Jᵀ H J v from the user's `outputs` and `loss_of`; always from all rows."""
         outputs, push = jax.linearize(self.user.outputs, weights)
         pull = jax.linear_transpose(push, weights)

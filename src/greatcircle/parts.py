@@ -9,7 +9,7 @@ is a third more arithmetic, but from about that size on less time (`docs/scale.m
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +31,18 @@ WHOLE = 4 * CHUNK
 
 AXIS = "rows"
 """Of the mesh of devices."""
+
+
+class Window(NamedTuple):
+    """Some of the chunks, told to a compiled program when it runs: one program for all of them."""
+
+    first: Array
+    """Number of the first of them."""
+    chunks: Array
+    """How many there are."""
+    weight: Array
+    """Of their rows, among all."""
+
 
 Quantity = Callable[..., Any]
 """A sum over the rows of a problem, of which the other arguments are the same for all parts."""
@@ -66,10 +78,11 @@ def sample(problem: "Problem", every: int, turn: Any) -> "Problem":
         return [inputs, targets, jnp.where(rows < each, share, 0)]
 
     leaves, structure = problem.tree_flatten()
+    unit, square, _ = leaves[3:]  # a window is no matter: the sample is as small as it should be
     if problem.mesh is not None:
         spread, same = PartitionSpec(AXIS), PartitionSpec()
         some = jax.shard_map(some, mesh=problem.mesh, in_specs=(spread, same), out_specs=spread)
-    part = problem.tree_unflatten(structure, [*some(leaves[:3], first), *leaves[3:]])
+    part = problem.tree_unflatten(structure, [*some(leaves[:3], first), unit, square, None])
     weight = summed(part, lambda part: jnp.sum(part.share))
     part.share = part.share / jnp.where(weight > 0, weight, 1)
     return part
@@ -87,31 +100,46 @@ def _on_each_device(problem: "Problem", quantity: Quantity, *more: Any) -> Any:
         return apart(jax.lax.psum(sums, AXIS))
 
     spread, same = PartitionSpec(AXIS), PartitionSpec()
-    specs = (spread, spread, spread, same, same)
+    specs = (spread, spread, spread, same, same, same)
     return jax.shard_map(
         local, mesh=problem.mesh, in_specs=(specs, same), out_specs=same, check_vma=False
     )(leaves, more)
 
 
 def _chunk_by_chunk(quantity: Quantity, problem: "Problem", *more: Any) -> Any:
-    rows = problem.count
-    if rows <= WHOLE:
+    rows, window = problem.count, problem.window
+    if at_once(rows) and window is None:
         return quantity(problem, *more)
-    chunks = -(-rows // (CHUNK if threads.cores() > 1 else CHUNK // 2))
-    size = -(-rows // chunks)
+    chunks, size = chunks_of(rows)
 
-    def add(total: Any, chunk: Array) -> tuple[Any, None]:
+    def add(total: Any, chunk: Array) -> Any:
         # The last chunk begins earlier than its turn, to be as long as the others: rows that have
         # been counted do not count again.
         first = jnp.minimum(chunk * size, rows - size)
         part = _rows(problem, first, size)
-        part.share = jnp.where(first + jnp.arange(size) >= chunk * size, part.share, 0)
-        return jax.tree.map(jnp.add, total, quantity(part, *more)), None
+        share = part.share if window is None else part.share / window.weight
+        part.share = jnp.where(first + jnp.arange(size) >= chunk * size, share, 0)
+        return jax.tree.map(jnp.add, total, quantity(part, *more))
 
     nothing = jax.tree.map(
         lambda shape: jnp.zeros(shape.shape, shape.dtype), jax.eval_shape(quantity, problem, *more)
     )
-    return jax.lax.scan(add, nothing, jnp.arange(chunks))[0]
+    if window is None:
+        numbers = jnp.arange(chunks)
+        return jax.lax.scan(lambda total, chunk: (add(total, chunk), None), nothing, numbers)[0]
+    last = window.first + window.chunks
+    return jax.lax.fori_loop(window.first, last, lambda chunk, total: add(total, chunk), nothing)
+
+
+def at_once(rows: int) -> bool:
+    """Whether a device does so many together."""
+    return rows <= WHOLE
+
+
+def chunks_of(rows: int) -> tuple[int, int]:
+    """How many chunks, and of how many rows each."""
+    count = -(-rows // (CHUNK if threads.cores() > 1 else CHUNK // 2))
+    return count, -(-rows // count)
 
 
 def _rows(problem: "Problem", first: Array, count: int) -> "Problem":
@@ -121,7 +149,8 @@ def _rows(problem: "Problem", first: Array, count: int) -> "Problem":
         jax.lax.dynamic_slice_in_dim(values, first, count, axis)
         for values, axis in zip(leaves[:3], _axes(problem), strict=True)
     ]
-    return problem.tree_unflatten(structure, [*some, *leaves[3:]])
+    unit, square, _ = leaves[3:]
+    return problem.tree_unflatten(structure, [*some, unit, square, None])
 
 
 def _axes(problem: "Problem") -> tuple[int, int, int]:

@@ -89,6 +89,8 @@ class Problem:
     """Whether rows are columns, as in the passes: they are where all of them are done at once."""
     mesh: Mesh | None
     """The devices that the rows are spread over (`sharding.py`); None for one."""
+    window: parts.Window | None
+    """The chunks of rows that count; None for all. The unit is that of all rows."""
 
     def __init__(
         self,
@@ -124,7 +126,7 @@ class Problem:
                 lost = np.asarray(_losses(self.criterion, np.zeros_like(wanted), wanted))
                 zero += float(share[some] @ lost)
                 square += float(share[some] @ np.sum(seen**2, axis=1))
-        self.turned = len(x) <= parts.WHOLE
+        self.turned = parts.at_once(len(x))
         with precision(dtype):
             # Many rows in an array of JAX's stay where they are; others are copied once.
             self.seen, self.wanted = (
@@ -137,7 +139,20 @@ class Problem:
             self.share = jnp.asarray(share, dtype)
             self.unit = jnp.asarray(zero if zero > 0 else 1.0, dtype)
             self.mean_square_input = jnp.asarray(square, dtype)
-        self.mesh = None
+        self.mesh = self.window = None
+
+    def within(self, first: int, count: int) -> "Problem":
+        """The same problem with some of its chunks of rows (`parts.chunks_of`) and no others.
+
+        Programs are compiled once for all windows of a problem, the one of all chunks included.
+        """
+        leaves, structure = self.tree_flatten()
+        with precision(self.dtype):
+            one = jnp.ones((), self.dtype)
+            window = parts.Window(jnp.asarray(first, np.int32), jnp.asarray(count, np.int32), one)
+            some = self.tree_unflatten(structure, [*leaves[:-1], window])
+            some.window = window._replace(weight=_counted(some))
+        return some
 
     def with_rows(
         self, inputs: ArrayLike, targets: ArrayLike, sample_weight: ArrayLike | None = None
@@ -154,9 +169,10 @@ class Problem:
         other.unit = self.unit
         return other
 
-    def tree_flatten(self) -> tuple[tuple[Array, ...], Structure]:
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Structure]:
         """For JAX: the data are leaves, the network and the loss are structure."""
-        leaves = (self.seen, self.wanted, self.share, self.unit, self.mean_square_input)
+        data = self.seen, self.wanted, self.share
+        leaves = (*data, self.unit, self.mean_square_input, self.window)
         return leaves, Structure(self.network, self.criterion, self.turned, self.mesh)
 
     @classmethod
@@ -165,7 +181,7 @@ class Problem:
         problem = object.__new__(cls)
         problem.network, problem.criterion, problem.turned, problem.mesh = structure
         problem.seen, problem.wanted, problem.share = leaves[:3]
-        problem.unit, problem.mean_square_input = leaves[3:]
+        problem.unit, problem.mean_square_input, problem.window = leaves[3:]
         return problem
 
     @property
@@ -209,7 +225,8 @@ class Problem:
     @property
     def in_parts(self) -> bool:
         """Whether passes over the rows go part by part."""
-        return self.mesh is not None or self.count > parts.WHOLE
+        apart = self.mesh is not None or self.window is not None
+        return apart or not parts.at_once(self.count)
 
     def value(self, weights: Weights) -> Array:
         """The loss in units of `unit`."""
@@ -255,9 +272,14 @@ class Problem:
         """vᵀ ∇²L v: the loss's own curvature along f', plus its slope along f''."""
         return self._sum(_second_order, left, weights, velocity)
 
-    def sampled(self, every: int, turn: Any) -> tuple["Problem", float]:
-        """The problem of every so many rows, other ones each turn, and which share of all it is."""
-        return parts.sample(self, every, turn), 1 / max(1, min(every, self.count))
+    def sampled(self, every: int, turn: Any) -> tuple["Problem", float | Array]:
+        """The problem of every so many rows, other ones each turn; and its size, relative to ours.
+
+        Rows outside of a window are as good, and the sample is no larger for it.
+        """
+        share = 1 / max(1, min(every, self.count))
+        counted = 1 if self.window is None else self.window.weight
+        return parts.sample(self, every, turn), share / counted
 
     def revisited(self, weights: Weights) -> _Backward | _Again:
         """What a backward pass leaves, where there was none."""
@@ -265,7 +287,7 @@ class Problem:
 
     def linearised(
         self, weights: Weights, left: _Backward | _Again, share: float = 1.0, turn: Any = 0
-    ) -> tuple[Callable[[Weights], Weights], float]:
+    ) -> tuple[Callable[[Weights], Weights], float | Array]:
         """The map v ↦ Jᵀ H J v, from a sample of the rows."""
         every = int(1 / share)
         if every > 1:
@@ -393,6 +415,12 @@ def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Ar
 def _losses(criterion: Loss, outputs: Array, targets: Array) -> Array:
     """Of each row, compiled once for each kind of loss."""
     return losses.of_columns(criterion, outputs.T, targets.T)
+
+
+@jax.jit
+def _counted(problem: Problem) -> Array:
+    """Sum of the weights of the rows."""
+    return parts.summed(problem, lambda part: jnp.sum(part.share))
 
 
 @jax.jit

@@ -45,9 +45,10 @@ def checked_rows(values: ArrayLike, name: str, columns: int) -> np.ndarray:
     bad = [
         np.argwhere(~np.isfinite(array[some])) + np.array([some.start, 0])
         for some in pieces(len(array))
+        if not np.all(np.isfinite(array[some]))
     ]
-    if count := sum(map(len, bad)):
-        row, column = np.concatenate(bad)[0]
+    if bad:
+        count, (row, column) = sum(map(len, bad)), bad[0][0]
         raise ValueError(
             f"{name} has {count} entries that are NaN or infinite, the first in row {row}, "
             f"column {column}: remove or fill them before training"

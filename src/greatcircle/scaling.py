@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from greatcircle.network import Network, Weights, checked_radii
 from greatcircle.precision import checked_dtype, optimised, precision
+from greatcircle.rows import pieces
 
 SCALINGS = ("paper", "standard", "max")
 TARGET_SCALES = ("gain", "output")
@@ -94,7 +95,8 @@ class Scaling:
         shift, spread, divisor = np.zeros(columns), np.ones(columns), 1.0
         if name == "standard":
             shift = share @ inputs
-            deviation = np.sqrt(share @ (inputs - shift) ** 2)
+            squares = (share[some] @ (inputs[some] - shift) ** 2 for some in pieces(len(inputs)))
+            deviation = np.sqrt(sum(squares))
             # A column that does not vary, up to rounding, says nothing: the network never sees it.
             varies = deviation > 1e-12 * np.maximum(np.abs(shift), 1e-300)
             spread = np.where(varies, deviation, np.inf)
@@ -111,7 +113,9 @@ class Scaling:
         if self.name == "paper":
             size = _row_norms(x)
             return np.divide(x, size, out=np.zeros_like(x), where=size > 0)
-        return (x - self.shift) / (self.spread * self.divisor)
+        x = x - self.shift
+        x /= self.spread * self.divisor  # in place: a second copy of many rows takes as long again
+        return x
 
     def targets(self, y: np.ndarray) -> np.ndarray:
         """Their own units to the network's."""
@@ -237,10 +241,11 @@ def initialise(
         raise ValueError(f"headroom is {headroom!r}; expected a positive number, or None")
     fitted = Scaling.fit(scaling, inputs, targets, centred=centred, sample_weight=sample_weight)
     share = checked_share(sample_weight, len(inputs))
-    scaled = fitted.inputs(inputs)
+    sample, sample_share = _looked_at(share)
+    scaled, near = fitted.inputs(inputs[sample]), targets[sample] - fitted.target_shift
     unit = network.initial_weights(seed, scheme=scheme, dtype=np.float64)
     radii = (
-        _even_radii(network, unit, scaled, share)
+        _even_radii(network, unit, scaled, sample_share)
         if radius is None
         else checked_radii(radius, network.depth)
     )
@@ -252,13 +257,13 @@ def initialise(
             have = float(np.sqrt(network.sizes[-1]))  # that is what the radii were chosen for
         else:
             outputs = network.predict(weights, scaled)
-            have = float(np.sqrt(share @ np.sum(outputs**2, axis=1)))
+            have = float(np.sqrt(sample_share @ np.sum(outputs**2, axis=1)))
         want = float(np.sqrt(share @ np.sum((targets - fitted.target_shift) ** 2, axis=1)))
         once = have / want if want > 0 and have > 0 else 1.0
         if headroom is None:
             parameters = sum(w.size for w in weights)
             headroom = automatic_headroom(inputs, targets, parameters, sample_weight)
-            line = _line(scaled, once * (targets - fitted.target_shift), share)
+            line = _line(scaled, once * near, sample_share)
             headroom = min(headroom, largest_headroom(network, radii, line))
         factor = headroom * once
     elif isinstance(target_scale, Real) and 0 < float(target_scale) < np.inf:
@@ -295,12 +300,13 @@ def automatic_headroom(
 
     The noise is what a linear fit leaves, or half the mean squared difference between neighbours,
     whichever is less: each of them holds all of the noise, and what the function does besides. The
-    signal is the rest. Rows count by their weight. The factor 35 and the bounds 1 and 100 are from
-    the data sets of `docs/scaling.md`.
+    signal is the rest. Rows count by their weight, and of very many a sample is looked at. The
+    factor 35 and the bounds 1 and 100 are from the data sets of `docs/scaling.md`.
     """
-    share = checked_share(sample_weight, len(inputs))
     rows = len(inputs) if sample_weight is None else float(np.sum(sample_weight))
-    scaling = Scaling.fit("standard", inputs, targets, centred=True, sample_weight=sample_weight)
+    sample, share = _looked_at(checked_share(sample_weight, len(inputs)))
+    inputs, targets = inputs[sample], targets[sample]
+    scaling = Scaling.fit("standard", inputs, targets, centred=True, sample_weight=share)
     x, y = scaling.inputs(inputs), scaling.targets(targets)
     all_of_it = float(share @ np.sum(y**2, axis=1))
     if all_of_it <= (1e-12 * np.max(np.abs(targets))) ** 2:  # targets that do not vary
@@ -320,6 +326,16 @@ def largest_headroom(network: Network, radii: Sequence[float], line: np.ndarray)
     gains = np.linalg.svd(line, compute_uv=False)[: min(network.sizes)]
     needed = float(np.sum(gains ** (2 / network.depth)) ** (network.depth / 2))
     return 0.5 * float(np.prod(radii)) / needed if needed > 0 else np.inf
+
+
+def _looked_at(share: np.ndarray) -> tuple[np.ndarray | slice, np.ndarray]:
+    """Which rows to look at, and their weights: all, or a random sample of those that count."""
+    if len(share) <= LOOKED_AT:
+        return slice(None), share
+    counted = np.flatnonzero(share)
+    size = min(LOOKED_AT, len(counted))
+    sample = np.sort(np.random.default_rng(0).choice(counted, size, replace=False))
+    return sample, share[sample] / np.sum(share[sample])
 
 
 def _line(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -369,6 +385,9 @@ def _between_neighbours(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> floa
 
 
 HEADROOM = (1.0, 100.0)
+
+LOOKED_AT = 32_768
+"""Most rows that initial weights and headroom are taken from: more of them tell the same."""
 
 NEIGHBOURS, ASKED = 10_000, 2_000
 """Among how many rows neighbours are looked for, and for how many of them."""

@@ -80,7 +80,9 @@ def spread(problem: Problem, weight: float | None = None) -> Problem:
         share = np.asarray(problem.share) * dtype.type(fractions[jax.process_index()])
         leaves = [placed(values) for values in (problem.inputs, problem.targets, share)]
         structure = Structure(problem.network, problem.criterion, turned=False, mesh=mesh)
-        return Problem.tree_unflatten(structure, [*leaves, everywhere(unit), everywhere(square)])
+        return Problem.tree_unflatten(
+            structure, [*leaves, everywhere(unit), everywhere(square), None]
+        )
 
 
 def _gathered(numbers: np.ndarray) -> np.ndarray:

@@ -48,6 +48,31 @@ class FirstOf(Rule):
 
 @final
 @dataclass(frozen=True)
+class Since(Rule):
+    """A rule for which the first records are no sign of anything."""
+
+    rule: Rule
+    first: int
+
+    @property
+    def converged(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """As the rule itself."""
+        return self.rule.converged
+
+    def fired(self, records: Sequence[Record]) -> Rule | None:
+        """The rule, by the records after the first ones."""
+        return self.rule.fired(records[self.first :])
+
+
+def since(rule: Rule, first: int) -> Rule:
+    """The same rules, of which those that mean convergence leave out the first records."""
+    if isinstance(rule, FirstOf):
+        return FirstOf(tuple(since(each, first) for each in rule.rules))
+    return Since(rule, first) if rule.converged else rule
+
+
+@final
+@dataclass(frozen=True)
 class MaxIter(Rule):
     """After a number of iterations. Not convergence."""
 

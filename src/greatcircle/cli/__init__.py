@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from greatcircle import __version__, memory
+from greatcircle import __version__
 
 COMMANDS = {
     "certify": "every Lipschitz bound of a model that fit has written, with proofs",
@@ -38,8 +38,6 @@ WRONG_USE, INTERRUPTED, NOBODY_READS = 2, 130, 141
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command `greatcircle`."""
-    if arguments is None:  # the process is ours
-        memory.one_heap()
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = _parser(given).parse_args(given)
     options.command = f"greatcircle {shlex.join(given)}"

@@ -32,7 +32,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def check_size(name: str, values: np.ndarray) -> None:
-    largest = float(np.max(np.abs(values)))
+    largest = max(float(np.max(values)), -float(np.min(values)))  # no copy, as np.abs would make
     if largest > LARGEST:
         raise ValueError(
             f"{name} has entries as large as {largest:.3g}, whose squares overflow; expected at "

@@ -40,6 +40,10 @@ class Plan(NamedTuple):
     budget: float | None
     """Largest certified bound, in units of y per unit of X."""
     max_iter: int
+    batch_size: int | None
+    """Rows of the first batches, or None for all."""
+    in_chunks: bool
+    """Whether training starts with a chunk of many rows."""
 
 
 def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
@@ -56,9 +60,10 @@ def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
     if not isinstance(model.dtype, str) or model.dtype != "auto":
         checked_dtype(model.dtype, also="'auto', ")
     check_early_stopping(model.validation_fraction, model.n_iter_no_change)
-    if model.batch_size is not None and not is_count(model.batch_size):
+    if model.batch_size not in ("auto", None) and not is_count(model.batch_size):
         raise ValueError(
-            f"batch_size is {model.batch_size!r}; expected a whole number from 1 up, or None"
+            f"batch_size is {model.batch_size!r}; expected a whole number from 1 up, 'auto', or "
+            "None"
         )
     if not isinstance(model.callbacks, Iterable) or not all(map(callable, model.callbacks)):
         raise ValueError(f"callbacks is {model.callbacks!r}; expected a list of functions")
@@ -66,7 +71,20 @@ def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
     if not isinstance(model.hidden_layer_sizes, str) or model.hidden_layer_sizes != "auto":
         widths = checked_widths(model.hidden_layer_sizes)
     stop = stopping.MaxIter(model.max_iter) | stopping.DecreaseBelow(float(tol))
-    return Plan(method.direction, method.step, start, scaling, stop, widths, budget, model.max_iter)
+    automatic = model.batch_size == "auto"
+    batch_size: Any = None if automatic else model.batch_size
+    return Plan(
+        method.direction,
+        method.step,
+        start,
+        scaling,
+        stop,
+        widths,
+        budget,
+        model.max_iter,
+        batch_size,
+        automatic and not method.all_rows,
+    )
 
 
 class Method(NamedTuple):
@@ -77,13 +95,15 @@ class Method(NamedTuple):
     start: Start
     scaling: str
     tol: float
+    all_rows: bool
 
 
 def method_of(choice: Any) -> Method:
     if isinstance(choice, str):
         named = lookup(METHODS, choice, "method")
         direction, step = DIRECTIONS[named.direction], STEPS[named.step]
-        return Method(direction, step, STARTS[named.start], named.scaling, named.tol)
+        start = STARTS[named.start]
+        return Method(direction, step, start, named.scaling, named.tol, named.all_rows)
     if not isinstance(choice, tuple) or len(choice) != 2:
         raise ValueError(
             f"method is {choice!r}; expected one of {', '.join(METHODS)}, or a pair "

@@ -3,6 +3,7 @@
 | rows | descent |
 |---|---|
 | in memory | `descend` |
+| in memory, more than are done at once | `descend_in_batches` on chunks of them, then `descend` |
 | in memory, with a `batch_size` below half of them | `descend_in_batches`, then `descend` |
 | a stream of at least `SAMPLE` rows | `descend_in_batches`, without an end on all rows |
 
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from greatcircle import batches, budget, descent, directions
+from greatcircle.batches import Windows
 from greatcircle.checkpoint import Checkpoint, checkpointed, fingerprint
 from greatcircle.descent import Result
 from greatcircle.estimators.data import check_size, split_off
@@ -26,7 +28,9 @@ from greatcircle.estimators.parameters import MAY_CHANGE, Plan
 from greatcircle.losses import Loss, Squared
 from greatcircle.methods import Start, begin
 from greatcircle.network import Network
+from greatcircle.parts import at_once
 from greatcircle.problem import Problem
+from greatcircle.rows import PIECE, pieces
 from greatcircle.scaling import Scaling, absorbed
 from greatcircle.sources import Arrays, Rows, Source
 from greatcircle.sphere import Tree
@@ -73,8 +77,10 @@ class Parts(NamedTuple):
     """Scaling and initial weights are taken from these; without `batches` training sees these."""
     unseen: Rows | None
     """For early stopping, never trained on."""
-    batches: Source | None = None
+    batches: Source | Windows | None = None
     """Where batches come from."""
+    order: np.ndarray | None = None
+    """That the rows of `start` are put in, for windows of them."""
     first: int = 0
     """Rows of the first batches."""
     largest: int = 0
@@ -89,19 +95,28 @@ def in_memory(
     rows: Rows,
     seed: int,
     batch_size: int | None,
+    in_chunks: bool,
     held_out: float | None,
     strata: np.ndarray | None,
 ) -> Parts:
-    """All rows, but for a part of them held out in proportion to the strata."""
+    """All rows, but for a part of them held out in proportion to the strata.
+
+    `in_chunks` starts with a chunk of them, where there are many.
+    """
     random = np.random.RandomState(seed)
     training, unseen = rows, None
     if held_out is not None:
         training, unseen = split_off(rows, held_out, strata, random.randint(2**31))
     half = len(training) // 2
+    if in_chunks and not at_once(len(training)):
+        windows, order = Windows(len(training)), random.permutation(len(training))
+        for chunk in range(0, len(order), windows.size):  # rows are then read in passing
+            order[chunk : chunk + windows.size].sort()
+        return Parts(training, unseen, windows, order, windows.size, half)
     if batch_size is None or batch_size >= half:
         return Parts(training, unseen)
     some = Arrays(*training, random.randint(2**31))
-    return Parts(training, unseen, some, batch_size, half)
+    return Parts(training, unseen, some, first=batch_size, largest=half)
 
 
 def of_stream(
@@ -116,7 +131,15 @@ def of_stream(
     if held_out is not None:
         unseen = stream.hold_out(max(1, int(held_out * SAMPLE)))
     first = min(batch_size or FIRST_BATCH, LARGEST_BATCH)
-    return Parts(sample, unseen, stream, first, LARGEST_BATCH, True, encode)
+    return Parts(
+        sample,
+        unseen,
+        stream,
+        first=first,
+        largest=LARGEST_BATCH,
+        streamed=True,
+        encode=encode,
+    )
 
 
 def checkpoint_of(model: Any) -> Checkpoint | None:
@@ -149,16 +172,34 @@ class Problems:
     loss: Loss
     dtype: Any
 
-    def of(self, rows: Rows, encode: Callable[[np.ndarray], np.ndarray] = _as_is) -> Problem:
-        """In the unit of these rows."""
+    def of(
+        self,
+        rows: Rows,
+        encode: Callable[[np.ndarray], np.ndarray] = _as_is,
+        order: np.ndarray | None = None,
+    ) -> Problem:
+        """In the unit of these rows, and perhaps in another order."""
+        given = Rows(rows.inputs, encode(rows.targets), rows.weight)
+        if order is None and len(rows) <= PIECE:
+            inputs, targets, weight = self._scaled(given)
+        else:  # of many rows no copy in double precision is made
+            order = np.arange(len(rows)) if order is None else order
+            inputs, targets = (np.empty(part.shape, self.dtype) for part in given[:2])
+            for some in pieces(len(order)):
+                inputs[some], targets[some], _ = self._scaled(given.take(order[some]))
+            weight = None if rows.weight is None else rows.weight[order]
         return Problem(
             self.network,
-            self.scaling.inputs(rows.inputs),
-            self.scaling.targets(encode(rows.targets)),
+            inputs,
+            targets,
             loss=self.loss,
-            sample_weight=rows.weight,
+            sample_weight=weight,
             dtype=self.dtype,
         )
+
+    def _scaled(self, rows: Rows) -> Rows:
+        inputs, targets = self.scaling.inputs(rows.inputs), self.scaling.targets(rows.targets)
+        return Rows(inputs, targets, rows.weight)
 
 
 def train(
@@ -184,9 +225,19 @@ def train(
     checkpoint
         Where training is kept and goes on from, if anywhere.
     """
-    whole = problems.of(parts.start)
+    whole = problems.of(parts.start, order=parts.order)
     direction = settings["direction"]
-    if source := parts.batches:
+    if isinstance(parts.batches, Windows):
+        start = partial(batches.start_of, whole, weights, direction, parts.batches)
+        run = partial(
+            batches.descend_in_batches,
+            parts.batches,
+            lambda chunks: whole.within(chunks.first, chunks.count),
+            batch_size=parts.first,
+            largest=parts.largest,
+            whole=whole.within(0, parts.batches.chunks),
+        )
+    elif source := parts.batches:
 
         def problem_of(rows: Rows) -> Problem:
             problem = problems.of(rows, parts.encode)
