@@ -6,6 +6,7 @@ FOLDER holds neural_lander_surrogate.csv.gz and neural_fly.csv.gz. The parts, ea
 benchmarks/estimators.json:
 
     batches   test RMS and seconds with batch_size=256 and with all rows, 10 splits
+    many      the same with batch_size="auto" for many rows of the embedded generator
     classes   accuracy in 5-fold cross-validation beside MLPClassifier, all at their defaults
     cold      seconds of a new process, from its start to a fitted model, beside MLPRegressor
 """
@@ -31,10 +32,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from greatcircle import LipschitzClassifier, LipschitzRegressor
-from greatcircle.datasets import Table
+from greatcircle.datasets import Table, ground_effect
 
 SEEDS = 10
 ROUNDS = 5
+MANY_ROUNDS = 3
 RESULTS = Path(__file__).with_suffix(".json")
 
 
@@ -75,6 +77,34 @@ def batches(folder: Path) -> dict[str, Any]:
             },
         }
         print(name, json.dumps(results[name], indent=2), flush=True)
+    return results
+
+
+def many(_: Path) -> dict[str, Any]:
+    """Rounds in turn; the first, which compiles, is told apart."""
+    results = {}
+    for rows in (100_000, 300_000, 1_000_000):
+        table = ground_effect.generate(rows)
+        train, test = split(table, 0)
+        seconds: dict[str, list[float]] = {"auto": [], "None": []}
+        rms = {}
+        for _ in range(1 + MANY_ROUNDS):
+            for kind, size in (("auto", "auto"), ("None", None)):
+                model = LipschitzRegressor((25, 30, 15), batch_size=size, random_state=0)
+                started = time.perf_counter()
+                model.fit(table.X[train], table.y[train])
+                seconds[kind].append(time.perf_counter() - started)
+                rms[kind] = round(test_rms(model, table, test[:50_000]), 4)
+        results[str(rows)] = {
+            "test_rms": rms,
+            "first fit, compilation included, seconds": {
+                kind: round(times[0], 2) for kind, times in seconds.items()
+            },
+            "later fits, seconds, median": {
+                kind: round(float(np.median(times[1:])), 2) for kind, times in seconds.items()
+            },
+        }
+        print(rows, json.dumps(results[str(rows)], indent=2), flush=True)
     return results
 
 
@@ -162,7 +192,7 @@ def cold(folder: Path) -> dict[str, Any]:
     }
 
 
-PARTS = {"batches": batches, "classes": classes, "cold": cold}
+PARTS = {"batches": batches, "many": many, "classes": classes, "cold": cold}
 
 
 def main() -> None:

@@ -147,11 +147,27 @@ def test_from_every_state_it_goes_on_bit_for_bit(changes):
             np.testing.assert_array_equal(a._replace(seconds=0), b._replace(seconds=0))
 
 
-def test_windows_are_all_chunks_in_turn():
-    windows = Windows(100_000)
-    count, size = parts.chunks_of(100_000)
+@pytest.mark.parametrize("rows", [100_000, 150_000, 1_200_000])
+def test_windows_are_all_chunks_in_turn(rows):
+    windows = Windows(rows)
+    count, size = parts.chunks_of(rows)
     drawn = [windows.draw(size) for _ in range(count + 1)]
     assert [d.first for d in drawn] == [*range(count), 0]
+    wanted = size
+    for _ in range(200):  # of any size up to half of all, two in a row have no chunk in common
+        wanted = min(wanted * int(RNG.integers(1, 4)), size * (count // 2))
+        before, after = windows.draw(wanted), windows.draw(wanted)
+        assert before.first + before.count <= count
+        assert len(before) >= wanted
+        assert before.first + before.count <= after.first or (
+            after.first + after.count <= before.first
+        )
+        wanted = wanted if RNG.random() < 0.9 else size
+
+
+def test_windows_go_on_from_a_place():
+    windows = Windows(100_000)
+    size = windows.size
     assert windows.draw(3 * size - 1).count == 3
     place = windows.place
     expected = windows.draw(4 * size)
@@ -190,6 +206,75 @@ def test_many_rows_start_with_a_chunk_of_them(tmp_path):
         LipschitzRegressor(resume=True, max_iter=most, **checkpoint).fit(*fit)
     resumed = LipschitzRegressor(resume=True, **checkpoint).fit(*fit)
     for a, b in zip(some.weights_, resumed.weights_, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_rows_that_do_not_count_are_in_no_chunk():
+    weight = np.zeros(4000)
+    weight[RNG.choice(4000, 700, replace=False)] = 1 + RNG.random(700)
+    model = LipschitzRegressor((8,), random_state=0, dtype="float64", max_iter=30)
+    model.fit(TABLE.X, TABLE.y, weight)
+    assert model.history_["backward"][0] < 0.2
+    counted = weight > 0
+    same = LipschitzRegressor((8,), random_state=0, dtype="float64", max_iter=30)
+    same.fit(TABLE.X[counted], TABLE.y[counted], weight[counted])
+    np.testing.assert_allclose(model.predict(TABLE.X), same.predict(TABLE.X), rtol=1e-6)
+    weight[np.flatnonzero(counted)[5:]] = 0  # too few for chunks
+    model.fit(TABLE.X, TABLE.y, weight)
+    assert model.history_["backward"].min() == 1
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_fit_that_goes_on_goes_on_with_all_rows():
+    model = LipschitzRegressor((8,), warm_start=True, max_iter=2, random_state=0)
+    model.fit(TABLE.X, TABLE.y)
+    assert model.history_["backward"].max() < 1
+    for _ in range(2):
+        model.fit(TABLE.X, TABLE.y)
+    assert np.all(model.history_["backward"][-2:] == 1)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_early_stopping_waits_for_all_rows_and_the_loss_is_theirs():
+    model = LipschitzRegressor(
+        (8,), early_stopping=True, n_iter_no_change=1, random_state=0, dtype="float64"
+    ).fit(TABLE.X, TABLE.y)
+    assert model.history_["backward"][-1] == 1
+    short = LipschitzRegressor((8,), max_iter=2, random_state=0, dtype="float64")
+    short.fit(TABLE.X, TABLE.y)
+    error = short.predict(TABLE.X) - TABLE.y
+    assert short.loss_ == pytest.approx(np.mean(np.sum(error**2, axis=1)) / 2, rel=1e-9)
+
+
+def test_a_start_that_was_kept_is_a_place_to_go_on_from():
+    problem = whole(0.0)
+
+    def run_on(**changes):
+        return descend_in_batches(
+            Batches([(X[i : i + 20], TRUTH[i : i + 20]) for i in range(0, 400, 20)]),
+            lambda rows: problem.with_rows(rows.inputs, rows.targets),
+            START,
+            batch_size=20,
+            largest=20,
+            **changes,
+        )
+
+    begun = run_on(stop=MaxIter(0))
+    assert begun.records == []
+    rest, at_once = run_on(stop=MaxIter(4), state=begun.state), run_on(stop=MaxIter(4))
+    for a, b in zip(rest.weights, at_once.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_ctrl_c_while_compiling_is_a_way_to_stop(monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("greatcircle.batches.visit_point", interrupt)
+    _, result, _ = run(0.0)
+    assert result.outcome == "interrupted"
+    for a, b in zip(START, result.weights, strict=True):
         np.testing.assert_array_equal(a, b)
 
 

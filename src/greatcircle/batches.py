@@ -82,9 +82,13 @@ class Windows:
         self._next = 0
 
     def draw(self, rows: int) -> Chunks:
-        """The next chunks that have so many rows, those at the end perhaps fewer."""
+        """The next chunks that have so many rows, those at the end perhaps fewer.
+
+        They begin at a multiple of their number: so two in a row share no rows, up to half of all.
+        """
         count = min(-(-rows // self.size), self.chunks)
-        first = self._next if self._next + count <= self.chunks else 0
+        first = -(-self._next // count) * count
+        first = first if first + count <= self.chunks else 0
         self._next = first + count
         return Chunks(first, count, count * self.size)
 
@@ -174,19 +178,24 @@ def descend_in_batches(
     with precision(first.dtype), memories.kept(), one_thread():
         zero = jnp.zeros((), first.dtype)
         visit = partial(visit_point, direction=direction, step=step)
-        started, ending = time.perf_counter(), None
+        started, ending, chooser = time.perf_counter(), None, first
+        records, evaluations = list(records), Evaluations()
+        initial_loss, setup_seconds = math.inf, 0.0
+        begins = state is None
         if state is None:
             radii = jnp.asarray(sizes, first.dtype)
-            accepted, point = visit(first, radii, nowhere(weights, direction, memory), zero)
-            ending = None if accepted else ("non_finite", "the loss is not finite at the start")
-            state, chooser = State(radii, point, batch_size, 0, place), first
-        else:
-            source.seek(state.place)
-            chooser = draw(state.rows) if state.rows != ALL else None
-        initial_loss = float(state.point.loss) * unit
-        setup_seconds = time.perf_counter() - started
-        records, evaluations = list(records), Evaluations()
+            state = State(radii, nowhere(weights, direction, memory), batch_size, 0, place)
+        elif state.rows != batch_size or not np.array_equal(state.place, place):
+            source.seek(state.place)  # unless `first` is the one, since sources only go forward
+            with_batches = whole is None or ALL < state.rows < largest
+            chooser = draw(state.rows) if with_batches else None
         try:
+            if begins:
+                accepted, point = visit(first, state.radii, state.point, zero)
+                ending = None if accepted else ("non_finite", "the loss is not finite at the start")
+                state = state._replace(point=point)
+            initial_loss = float(state.point.loss) * unit
+            setup_seconds = time.perf_counter() - started
             while not ending and (whole is None or ALL < state.rows < largest):
                 radii, point, rows, refusals, place = state
                 next_place = source.place
@@ -196,13 +205,15 @@ def descend_in_batches(
                 started = time.perf_counter()
                 before = point._replace(loss=value_of(judge, sphere.unpack(point.weights)))
                 accepted, moved = visit(judge, radii, before, before.angle)
-                halvings = 0
-                while not accepted and chooser and halvings < MAX_HALVINGS:
+                halvings, trials = 0, 1
+                while not accepted and chooser and halvings < MAX_HALVINGS and _matters(before):
+                    trials += 1
                     if visit(chooser, radii, point, before.angle)[0]:
                         break
                     before, halvings = before._replace(angle=before.angle / 2), halvings + 1
                     accepted, moved = visit(judge, radii, before, before.angle)
-                spent = _spent(step, moved if accepted else None, halvings, rows, whole)
+                    trials += 1
+                spent = _spent(step, moved if accepted else None, trials, rows, whole)
                 evaluations = evaluations.plus(spent)
                 new = []
                 if accepted:
@@ -210,7 +221,7 @@ def descend_in_batches(
                     done = len(records) + 1
                     new = [record_of(done, unit, before, moved, angle, halvings, spent, seconds)]
                     point, refusals, chooser, place = moved, 0, judge, next_place
-                if not accepted or (whole and _gains_little([*records, *new], stop)):
+                if not accepted or (whole and _gains_little([*records, *new], stop, rows, whole)):
                     refusals = 0 if rows < largest else refusals + 1
                     rows = min(GROWTH * rows, largest)
                     if whole is None or rows < largest:
@@ -232,8 +243,10 @@ def descend_in_batches(
             evaluations=evaluations,
             setup_seconds=setup_seconds,
         )
-    if ending or whole is None:
+    if whole is None:
         return reached
+    if ending:  # what a batch has lost is not what all rows have
+        return replace(reached, loss=float(whole.loss(reached.weights)))
 
     def with_all(state: tuple[Array, Point]) -> State:
         return State(*state, ALL, 0, reached.state.place)
@@ -283,17 +296,30 @@ def _ending(
     return ("max_iter", repr(rule)) if rule and not rule.converged else None
 
 
-def _gains_little(records: list[Record], stop: stopping.Rule) -> bool:
-    """Whether a rule calls it converged, which for a batch means that a larger one should see."""
-    rule = stop.fired(records)
+def _matters(point: Point) -> bool:
+    """Whether the turn leads downhill, and further than rounding can."""
+    gain = -float(point.slope) * float(point.angle)
+    return gain > 4 * float(jnp.finfo(point.loss.dtype).eps) * abs(float(point.loss))
+
+
+def _gains_little(records: list[Record], stop: stopping.Rule, rows: int, whole: Problem) -> bool:
+    """Whether a rule calls it converged, which for a batch means that a larger one should see.
+
+    What smaller batches gained says nothing of batches of this size.
+    """
+    smaller = sum(record.backward < rows / whole.count for record in records)
+    rule = stopping.since(stop, smaller).fired(records)
     return rule is not None and rule.converged
 
 
 def _spent(
-    step: Step, moved: Point | None, halvings: int, rows: int, whole: Problem | None
+    step: Step, moved: Point | None, trials: int, rows: int, whole: Problem | None
 ) -> Evaluations:
-    """Two forward passes, and what standing costs, in passes over the data or over a batch."""
-    spent = Evaluations(forward=2 + 2 * halvings)
+    """A forward pass and one for each trial, and what standing costs.
+
+    In passes over the data, or over a batch where there is no such thing as the data.
+    """
+    spent = Evaluations(forward=1 + trials)
     if moved is not None:
         spent = spent_on(spent.plus(Evaluations(backward=1)).plus(step.cost), moved)
-    return spent if whole is None else spent.times(rows / len(whole.inputs))
+    return spent if whole is None else spent.times(rows / whole.count)

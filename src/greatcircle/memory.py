@@ -6,7 +6,7 @@ half of an iteration's time (`docs/scale.md`). While rows are passed over, it is
 
 Threads have heaps of their own, of at most 64 MB. Larger pieces, as wide networks need them, are
 kept only where there is one heap for all. That must be said before JAX starts its threads, so it is
-said when the library first computes anything (`one_heap`).
+said when the first problem, or the start of one, is made (`one_heap`).
 """
 
 import ctypes

@@ -12,8 +12,6 @@ import jax
 import numpy as np
 from numpy.typing import DTypeLike
 
-from greatcircle.memory import one_heap
-
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 
@@ -30,7 +28,6 @@ def checked_dtype(dtype: DTypeLike, *, also: str = "") -> np.dtype:
 
 def precision(dtype: DTypeLike) -> AbstractContextManager[None]:
     """Context in which JAX computes in `dtype`, whatever the global configuration says."""
-    one_heap()  # nothing of the library's computes before, so JAX's threads are still to come
     return jax.enable_x64(np.dtype(dtype) == np.float64)
 
 

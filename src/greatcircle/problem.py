@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from greatcircle import losses, parts, sphere
 from greatcircle.losses import Loss
+from greatcircle.memory import one_heap
 from greatcircle.network import Adjoints, Network, Trace, Weights
 from greatcircle.objective import quadratic_form, value_of
 from greatcircle.precision import checked_dtype, precision
@@ -90,7 +91,7 @@ class Problem:
     mesh: Mesh | None
     """The devices that the rows are spread over (`sharding.py`); None for one."""
     window: parts.Window | None
-    """The chunks of rows that count; None for all. The unit is that of all rows."""
+    """The chunks of rows that count; None for all. Unit and `mean_square_input` are of all rows."""
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class Problem:
         sample_weight: ArrayLike | None = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
+        one_heap()
         if not isinstance(network, Network):
             raise TypeError(
                 f"network is a {type(network).__name__}; expected a Network, as in "
@@ -151,7 +153,8 @@ class Problem:
             one = jnp.ones((), self.dtype)
             window = parts.Window(jnp.asarray(first, np.int32), jnp.asarray(count, np.int32), one)
             some = self.tree_unflatten(structure, [*leaves[:-1], window])
-            some.window = window._replace(weight=_counted(some))
+            weight = _counted(some)
+            some.window = window._replace(weight=jnp.where(weight > 0, weight, one))
         return some
 
     def with_rows(
@@ -278,8 +281,9 @@ class Problem:
         Rows outside of a window are as good, and the sample is no larger for it.
         """
         share = 1 / max(1, min(every, self.count))
-        counted = 1 if self.window is None else self.window.weight
-        return parts.sample(self, every, turn), share / counted
+        if self.window is not None:
+            share *= parts.chunks_of(self.count)[0] / self.window.chunks
+        return parts.sample(self, every, turn), share
 
     def revisited(self, weights: Weights) -> _Backward | _Again:
         """What a backward pass leaves, where there was none."""

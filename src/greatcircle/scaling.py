@@ -32,6 +32,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, DTypeLike
 
+from greatcircle.memory import one_heap
 from greatcircle.network import Network, Weights, checked_radii
 from greatcircle.precision import checked_dtype, optimised, precision
 from greatcircle.rows import pieces
@@ -237,6 +238,7 @@ def initialise(
     sample_weight
         Weight of each row.
     """
+    one_heap()
     if headroom is not None and not 0 < headroom < np.inf:
         raise ValueError(f"headroom is {headroom!r}; expected a positive number, or None")
     fitted = Scaling.fit(scaling, inputs, targets, centred=centred, sample_weight=sample_weight)
@@ -329,13 +331,16 @@ def largest_headroom(network: Network, radii: Sequence[float], line: np.ndarray)
 
 
 def _looked_at(share: np.ndarray) -> tuple[np.ndarray | slice, np.ndarray]:
-    """Which rows to look at, and their weights: all, or a random sample of those that count."""
+    """Which rows to look at, and their weights: all, or a random sample by their weights."""
     if len(share) <= LOOKED_AT:
         return slice(None), share
-    counted = np.flatnonzero(share)
-    size = min(LOOKED_AT, len(counted))
-    sample = np.sort(np.random.default_rng(0).choice(counted, size, replace=False))
-    return sample, share[sample] / np.sum(share[sample])
+    rng, alike = np.random.default_rng(0), share.min() == share.max()
+    sample = (
+        rng.choice(len(share), LOOKED_AT, replace=False)
+        if alike
+        else rng.choice(len(share), LOOKED_AT, p=share)
+    )
+    return np.sort(sample), np.full(LOOKED_AT, 1 / LOOKED_AT)
 
 
 def _line(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:

@@ -50,6 +50,8 @@ def spread(problem: Problem, weight: float | None = None) -> Problem:
         raise TypeError(f"problem is a {type(problem).__name__}; expected a Problem")
     if problem.mesh is not None:
         raise ValueError("the problem is spread over devices already; expected one that is not")
+    if problem.window is not None:
+        raise ValueError("the problem is a window of its rows; expected one with all of them")
     rows = problem.count
     weight = float(rows if weight is None else weight)
     if not 0 < weight < np.inf:

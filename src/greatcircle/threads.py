@@ -19,8 +19,9 @@ def one_thread() -> AbstractContextManager[Any]:
     return _libraries().limit(limits=1, user_api="blas")
 
 
+@cache
 def cores() -> int:
-    """Cores that this process may use."""
+    """Cores that this process may use, as it was when first asked: programs depend on it."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

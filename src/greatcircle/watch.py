@@ -87,6 +87,8 @@ class Watch:
         """Row from which validation losses are compared."""
         self.best = best
         """Weights of the lowest validation loss."""
+        self.ends_whole = False
+        """Whether all rows follow on some of them, whose turns then do not try our patience."""
         self.reason = "a callback asked to stop"
 
     def __call__(self, record: Record, weights: Tree) -> bool:
@@ -111,14 +113,17 @@ class Watch:
     def begin_again(self, lipschitz: Callable[[Tree], float]) -> None:
         """From here on weights are of another kind: none of those so far is the best."""
         self.first, self.best, self.lipschitz = len(self.rows), None, lipschitz
+        self.ends_whole = False
 
     def done(self) -> bool:
         """Whether the validation loss has not fallen for long enough."""
         if self.validation is None:
             return False
-        losses = [r.validation_loss for r in self.rows[self.first :]]
-        since = len(losses) - 1 - int(np.nanargmin(losses)) if not np.all(np.isnan(losses)) else 0
-        if since < self.patience:
+        rows = self.rows[self.first :]
+        losses = [r.validation_loss for r in rows]
+        lowest = int(np.nanargmin(losses)) if not np.all(np.isnan(losses)) else len(losses)
+        since = [row for row in rows[lowest + 1 :] if row.backward >= 1 or not self.ends_whole]
+        if len(since) < self.patience:
             return False
         self.reason = f"the validation loss has not fallen for {self.patience} iterations"
         return True

@@ -132,6 +132,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
         plan = plan_of(self, self._default_widths())
         self._criterion(1)  # a loss that is none is named before the data are looked at
         goes_on = self.warm_start and hasattr(self, "weights_")
+        if goes_on:  # from weights to which a chunk of the rows has nothing to say
+            plan = plan._replace(in_chunks=False)
         checkpoint = training.checkpoint_of(self)
         seed = check_random_state(self.random_state).randint(2**31)
         if checkpoint and checkpoint.saved:

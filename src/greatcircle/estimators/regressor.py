@@ -49,6 +49,8 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         Rows of the first batches. Batches grow as soon as they can no longer tell the way from
         their noise, and in the end all rows take part (`docs/batches.md`). None trains on all rows
         from the start, or, with data that memory cannot hold, on batches of a size of our choice.
+        "auto" is None up to 32,768 rows, for the paper's methods and where a fit goes on by
+        `warm_start`; otherwise training starts with a chunk of the rows.
     early_stopping
         Hold out a part of the rows, stop when its loss has not fallen for `n_iter_no_change`
         iterations, and keep the weights with which it was lowest.
@@ -76,7 +78,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     dtype
         "float32", "float64", or "auto": float64 up to 2000 rows.
     random_state
-        Seed of the initial weights and of the validation part.
+        Seed of the initial weights, of the validation part and of the order of batches.
 
     Attributes
     ----------

@@ -3,7 +3,7 @@
 | rows | descent |
 |---|---|
 | in memory | `descend` |
-| in memory, more than are done at once | `descend_in_batches` on chunks of them, then `descend` |
+| in memory, many, `batch_size="auto"` | `descend_in_batches` on chunks of them, then `descend` |
 | in memory, with a `batch_size` below half of them | `descend_in_batches`, then `descend` |
 | a stream of at least `SAMPLE` rows | `descend_in_batches`, without an end on all rows |
 
@@ -80,7 +80,7 @@ class Parts(NamedTuple):
     batches: Source | Windows | None = None
     """Where batches come from."""
     order: np.ndarray | None = None
-    """That the rows of `start` are put in, for windows of them."""
+    """Of the rows of `start` that count, for windows of them."""
     first: int = 0
     """Rows of the first batches."""
     largest: int = 0
@@ -108,11 +108,13 @@ def in_memory(
     if held_out is not None:
         training, unseen = split_off(rows, held_out, strata, random.randint(2**31))
     half = len(training) // 2
-    if in_chunks and not at_once(len(training)):
-        windows, order = Windows(len(training)), random.permutation(len(training))
+    weight = np.ones(len(training)) if training.weight is None else training.weight
+    if in_chunks and not at_once(np.count_nonzero(weight)):
+        order = random.permutation(np.flatnonzero(weight))
+        windows = Windows(len(order))
         for chunk in range(0, len(order), windows.size):  # rows are then read in passing
             order[chunk : chunk + windows.size].sort()
-        return Parts(training, unseen, windows, order, windows.size, half)
+        return Parts(training, unseen, windows, order, windows.size, len(order) // 2)
     if batch_size is None or batch_size >= half:
         return Parts(training, unseen)
     some = Arrays(*training, random.randint(2**31))
@@ -178,16 +180,17 @@ class Problems:
         encode: Callable[[np.ndarray], np.ndarray] = _as_is,
         order: np.ndarray | None = None,
     ) -> Problem:
-        """In the unit of these rows, and perhaps in another order."""
+        """In the unit of these rows, or of some of them in another order."""
         given = Rows(rows.inputs, encode(rows.targets), rows.weight)
         if order is None and len(rows) <= PIECE:
             inputs, targets, weight = self._scaled(given)
         else:  # of many rows no copy in double precision is made
-            order = np.arange(len(rows)) if order is None else order
-            inputs, targets = (np.empty(part.shape, self.dtype) for part in given[:2])
-            for some in pieces(len(order)):
-                inputs[some], targets[some], _ = self._scaled(given.take(order[some]))
-            weight = None if rows.weight is None else rows.weight[order]
+            count = len(rows) if order is None else len(order)
+            inputs, targets = (np.empty((count, part.shape[1]), self.dtype) for part in given[:2])
+            for some in pieces(count):
+                which = some if order is None else order[some]
+                inputs[some], targets[some], _ = self._scaled(given.take(which))
+            weight = rows.weight if rows.weight is None or order is None else rows.weight[order]
         return Problem(
             self.network,
             inputs,
@@ -226,6 +229,7 @@ def train(
         Where training is kept and goes on from, if anywhere.
     """
     whole = problems.of(parts.start, order=parts.order)
+    watch.ends_whole = parts.batches is not None and not parts.streamed
     direction = settings["direction"]
     if isinstance(parts.batches, Windows):
         start = partial(batches.start_of, whole, weights, direction, parts.batches)
