@@ -109,11 +109,9 @@ def in_memory(
         training, unseen = split_off(rows, held_out, strata, random.randint(2**31))
     half = len(training) // 2
     weight = np.ones(len(training)) if training.weight is None else training.weight
-    if in_chunks and not at_once(np.count_nonzero(weight)):
+    if in_chunks and not at_once(int(np.count_nonzero(weight))):
         order = random.permutation(np.flatnonzero(weight))
         windows = Windows(len(order))
-        for chunk in range(0, len(order), windows.size):  # rows are then read in passing
-            order[chunk : chunk + windows.size].sort()
         return Parts(training, unseen, windows, order, windows.size, len(order) // 2)
     if batch_size is None or batch_size >= half:
         return Parts(training, unseen)
