@@ -22,7 +22,7 @@ descend(
     Problem(network, X, np.abs(X[:, :3])),
     network.initial_weights(0),
     direction=directions.Steepest(),
-    stop=stopping.MaxIter(12),
+    stop=stopping.MaxIter(7),
     callback=lambda *_: faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt),
 )
 print(np.median(np.diff(faults)))  # now and then the heap has to grow
