@@ -159,8 +159,9 @@ def page(results: dict[str, Any]) -> str:
         text += "\n## Time to the target\n\n![time to target](images/bench_targets.png)\n\n"
         text += "Pale: the time in which the other rates were tried.\n"
     judged = "A quick run judges none." if results["quick"] else f"{met} of {count} are met."
-    text += f"\n## Targets\n\n{judged} A time that is never"
-    text += " reached is a miss. Ratios are medians over the seeds.\n\n"
+    text += f"\n## Targets\n\n{judged} Ratios are medians over the seeds, where a seed that never"
+    text += " reaches the RMS counts as infinite. Such a seed is a miss by itself, even where the"
+    text += " median is met: the last column tells on how many it is reached.\n\n"
     text += target_table(results["targets"], results["quick"])
     text += "\n## Width, rows and other data\n\n![scaling](images/bench_scaling.png)\n\n"
     text += "Seconds to within 1 % of the best test RMS that anyone in the row reached, and each"
