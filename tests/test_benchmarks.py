@@ -146,6 +146,32 @@ def test_targets_tell_what_is_reached_and_what_is_not():
     assert "0 of 1 seeds" in dog["why"]
 
 
+def test_a_target_is_met_by_the_median_and_by_the_means():
+    """Two good seeds do not hide a bad one, nor the other way round."""
+    name = "surrogate: time to the best RMS of DoG / its time"
+
+    def target(*ours):
+        rows = [row("auto", rms, seed=s) for s, rms in enumerate(ours)]
+        rows += [row("DoG", [1.2, 1.1, 1.0, 0.9], seed=s) for s in range(len(ours))]
+        return next(
+            t for t in summarise(rows, MACHINE, quick=True)["targets"] if t["target"] == name
+        )
+
+    fast = [1.0, 0.8, 0.8, 0.8]
+    assert target(fast, fast, fast)["met"]
+    lucky = target(fast, fast, [1.0, 1.0, 1.0, 0.95])  # not reached, but low enough in the mean
+    assert lucky["met"]
+    assert "2 of 3 seeds, not on 2" in lucky["why"]
+    outweighed = target(fast, fast, [2.0, 2.0, 2.0, 2.0])
+    assert outweighed["value"] < 0.5
+    assert outweighed["of_means"] is None
+    assert not outweighed["met"]
+    rare = target([1.0, 0.1, 0.1, 0.1], [1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0])
+    assert rare["value"] is None
+    assert rare["of_means"] < 0.5
+    assert not rare["met"]
+
+
 def test_the_best_rate_is_the_one_that_ends_lowest():
     rows = [r for r in a_few_rows() if r["contender"].startswith("torch") and r["part"] == "main"]
     entry = Entry("torch Adam, batches", rows)

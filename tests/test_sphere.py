@@ -123,7 +123,7 @@ def test_zero_heading_stays_and_zero_matrix_is_not_divided():
     np.testing.assert_array_equal(sphere.norm(jnp.zeros((2, 2))), 0)
 
 
-@pytest.mark.parametrize("size", [1e-30, 1e30])
+@pytest.mark.parametrize("size", [1e-37, 1e-30, 1e30, 8e37])
 def test_norm_neither_underflows_nor_overflows(size):
     x = jnp.full((4, 4), size, jnp.float32)
     np.testing.assert_allclose(sphere.norm(x), 4 * np.float32(size), rtol=1e-6)

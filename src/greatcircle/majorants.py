@@ -80,7 +80,10 @@ class Turning(NamedTuple):
 
 def _through(changes: Array, gain: Array) -> Array:
     """Σ_i change_i ∏_{j>i} gain_j: what is left at the output of each layer's change."""
-    return changes @ gains.after(gain)
+    total = jnp.zeros_like(changes[0])
+    for change, g in zip(changes, gain, strict=True):
+        total = g * total + change
+    return total
 
 
 class MajorantTerms(NamedTuple):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 GOLDEN = (3 - math.sqrt(5)) / 2
@@ -65,77 +66,89 @@ def brent(function: Function, low: Array, high: Array, tolerance: float) -> tupl
     class State(NamedTuple):
         low: Array
         high: Array
-        points: Array  # the best, the second and the third
-        values: Array  # there
+        best: Array
+        second: Array
+        third: Array
+        at_best: Array
+        at_second: Array
+        at_third: Array
         last: Array  # the move of this step
         before: Array  # the move of the step before last
         evaluations: Array
 
-    def going(s: State) -> Array:
+    def going(numbers: Array) -> Array:
+        s = State(*numbers)
         middle = (s.low + s.high) / 2
-        far = jnp.abs(s.points[0] - middle) > 2 * tolerance - (s.high - s.low) / 2
+        far = jnp.abs(s.best - middle) > 2 * tolerance - (s.high - s.low) / 2
         return (s.evaluations == 0) | far & (s.evaluations < MAX_EVALUATIONS)
 
-    def step(s: State) -> State:
-        best, second, third = s.points
-        at_best, at_second, at_third = s.values
+    def step(numbers: Array) -> Array:
+        s = State(*numbers)
         middle = (s.low + s.high) / 2
         # Parabola through the three best points: its minimum lies at best + p / q.
-        r = (best - second) * (at_best - at_third)
-        q = (best - third) * (at_best - at_second)
-        p = (best - third) * q - (best - second) * r
+        r = (s.best - s.second) * (s.at_best - s.at_third)
+        q = (s.best - s.third) * (s.at_best - s.at_second)
+        p = (s.best - s.third) * q - (s.best - s.second) * r
         q = 2 * (q - r)
         p, q = jnp.where(q > 0, -p, p), jnp.abs(q)
-        inside = (p > q * (s.low - best)) & (p < q * (s.high - best))
+        inside = (p > q * (s.low - s.best)) & (p < q * (s.high - s.best))
         shrinking = jnp.abs(p) < jnp.abs(q * s.before / 2)
         trusted = (jnp.abs(s.before) > tolerance) & inside & shrinking
         parabolic = p / jnp.where(q > 0, q, 1)
-        landing = best + parabolic
+        landing = s.best + parabolic
         near_end = (landing - s.low < 2 * tolerance) | (s.high - landing < 2 * tolerance)
-        toward_middle = jnp.where(best < middle, tolerance, -tolerance)
+        toward_middle = jnp.where(s.best < middle, tolerance, -tolerance)
         parabolic = jnp.where(near_end, toward_middle, parabolic)
-        room = jnp.where(best < middle, s.high - best, s.low - best)
+        room = jnp.where(s.best < middle, s.high - s.best, s.low - s.best)
         move = jnp.where(trusted, parabolic, GOLDEN * room)
-        before = jnp.where(trusted, s.last, room)
         # Never closer than the tolerance to the best point: nothing could be learned there.
-        x = best + jnp.where(
+        x = s.best + jnp.where(
             jnp.abs(move) >= tolerance, move, jnp.where(move > 0, tolerance, -tolerance)
         )
         # The first evaluation is in the loop, too, so that the function is compiled once.
         begun = s.evaluations > 0
-        x = jnp.where(begun, x, best)
+        x = jnp.where(begun, x, s.best)
         fx = function(x)
 
-        better = fx <= at_best
-        right = x >= best
+        better = ~begun | (fx <= s.at_best)
+        right = x >= s.best
         # The new point or the best one becomes an end: the one with the higher value.
-        end = jnp.where(better, best, x)
-        low = jnp.where(begun & (better == right), end, s.low)
-        high = jnp.where(begun & (better != right), end, s.high)
-        is_second = (fx <= at_second) | (second == best)
-        is_third = (fx <= at_third) | (third == best) | (third == second)
-        rank = jnp.where(better, 0, jnp.where(is_second, 1, jnp.where(is_third, 2, 3)))
-
-        def ranked(old: Array, new: Array) -> Array:
-            place = jnp.arange(3)
-            moved_up = jnp.where(place < rank, old, jnp.where(place == rank, new, jnp.roll(old, 1)))
-            return jnp.where(begun, moved_up, new)
-
-        return State(
-            low,
-            high,
-            ranked(s.points, x),
-            ranked(s.values, fx),
-            last=jnp.where(begun, move, 0),
-            before=jnp.where(begun, before, 0),
-            evaluations=s.evaluations + 1,
+        end = jnp.where(better, s.best, x)
+        is_second = ~begun | (fx <= s.at_second) | (s.second == s.best)
+        is_third = ~begun | (fx <= s.at_third) | (s.third == s.best) | (s.third == s.second)
+        return _one_array(
+            State(
+                low=jnp.where(begun & (better == right), end, s.low),
+                high=jnp.where(begun & (better != right), end, s.high),
+                best=jnp.where(better, x, s.best),
+                second=jnp.where(better, s.best, jnp.where(is_second, x, s.second)),
+                third=jnp.where(better | is_second, s.second, jnp.where(is_third, x, s.third)),
+                at_best=jnp.where(better, fx, s.at_best),
+                at_second=jnp.where(
+                    better & begun, s.at_best, jnp.where(is_second, fx, s.at_second)
+                ),
+                at_third=jnp.where(
+                    (better | is_second) & begun, s.at_second, jnp.where(is_third, fx, s.at_third)
+                ),
+                last=jnp.where(begun, move, 0),
+                before=jnp.where(begun, jnp.where(trusted, s.last, room), 0),
+                evaluations=s.evaluations + 1,
+            )
         )
 
-    none = jnp.zeros_like(low)
-    first = jnp.full((3,), low + GOLDEN * (high - low))
-    start = State(low, high, first, jnp.zeros_like(first), none, none, jnp.asarray(0))
-    end = jax.lax.while_loop(going, step, start)
-    return end.points[0], end.values[0]
+    none, first = jnp.zeros_like(low), low + GOLDEN * (high - low)
+    start = State(low, high, first, first, first, *6 * (none,))
+    end = State(*jax.lax.while_loop(going, step, _one_array(start)))
+    return end.best, end.at_best
+
+
+def _one_array(numbers: tuple[Array, ...]) -> Array:
+    """Numbers as an array that one kernel makes; `jnp.stack` would compile one for each."""
+    place = np.arange(len(numbers))  # a constant of the program
+    array = jnp.full(len(numbers), numbers[0])
+    for i, number in enumerate(numbers[1:], start=1):
+        array = jnp.where(place == i, number, array)
+    return array
 
 
 def polynomial(coefficients: Array, upper: float) -> Array:

@@ -13,6 +13,7 @@ array to be passed from function to function, as the loop does, and `unpack` und
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import jax
@@ -43,8 +44,9 @@ def pack(tree: Tree) -> Packed:
     xp = np if all(isinstance(leaf, np.ndarray) for leaf in leaves) else jnp
     shapes = tuple(np.shape(leaf) for leaf in leaves)
     widest = max(math.prod(shape) for shape in shapes)
-    rows = [xp.pad(xp.ravel(m), (0, widest - np.size(m))) for m in leaves]
-    return Packed(xp.stack(rows), structure, shapes)
+    filled = [(xp.ravel(m), xp.zeros(widest - np.size(m), m.dtype)) for m in leaves]
+    rows = xp.concatenate(list(chain.from_iterable(filled))).reshape(len(leaves), widest)
+    return Packed(rows, structure, shapes)
 
 
 def unpack(tree: Tree) -> Tree:
@@ -111,7 +113,8 @@ def turn(points: Tree, headings: Tree, angle: ArrayLike, radius: ArrayLike = 1.0
     t = _norm(v) * angle
     # x cos t + r·unit sin t, written as x plus a small move, so that small moves add exactly.
     moved = x + (r * _unit(v) * jnp.sin(t) - 2 * x * jnp.sin(t / 2) ** 2)
-    return _like(r * _unit(moved), points)
+    unit = moved / r  # but for rounding
+    return _like(moved / jnp.sqrt(_dot(unit, unit)), points)
 
 
 def transport(
@@ -182,16 +185,25 @@ def _column(values: ArrayLike) -> Array:
 
 
 def _dot(x: Array, y: Array) -> Array:
-    return jnp.sum(x * y, axis=1, keepdims=True)
+    # All pairs of rows by one product, which comes from a library: a sum for each row would be
+    # three kernels to compile. The diagonal is every so many of the pairs.
+    pairs = jnp.matmul(x, y.T, precision="highest")
+    return pairs.ravel()[:: len(x) + 1, None]
 
 
 def _norm(x: Array) -> Array:
-    largest = jnp.max(jnp.abs(x), axis=1, keepdims=True)
-    safe = jnp.where(largest > 0, largest, 1)
-    return safe * jnp.sqrt(_dot(x / safe, x / safe))
+    return _measured(x)[0]
 
 
 def _unit(x: Array) -> Array:
     """Rows of norm one; a zero row stays zero."""
-    size = _norm(x)
-    return x / jnp.where(size > 0, size, 1)
+    return _measured(x)[1]
+
+
+def _measured(x: Array) -> tuple[Array, Array]:
+    """Norm and direction of each row, from squares of numbers of order one."""
+    tiny = jnp.finfo(x.dtype).tiny
+    shrink = 1 / jnp.clip(jnp.max(jnp.abs(x), axis=1, keepdims=True), tiny, 0.25 / tiny)
+    x = shrink * x
+    size = jnp.sqrt(_dot(x, x))
+    return size / shrink, x / jnp.where(size > 0, size, 1)
