@@ -396,7 +396,7 @@ def main() -> None:
     parser.add_argument("--call", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.call:
-        one_heap()  # as the library does; here JAX computes before it
+        one_heap()  # as the library does for wide networks; here JAX computes before it
         name, arguments = options.call
         print(json.dumps(globals()[name](*json.loads(arguments))))
         return

@@ -3,6 +3,7 @@ import platform
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from greatcircle import memory
@@ -66,6 +67,23 @@ def test_the_outermost_descent_decides(monkeypatch):
         assert recorder.calls == begun
     assert dict(begun) == {memory.MMAP_MAX: 0, memory.TRIM_THRESHOLD: memory.NEVER}
     assert dict(recorder.calls[len(begun) :]) == memory.USUAL
+
+
+@pytest.mark.parametrize(
+    ("hidden", "rows", "dtype", "asked"),
+    [
+        ((25, 30, 15), 32_768, np.float32, False),
+        ((128, 128, 128), 20_000, np.float32, True),
+        ((25, 30, 15), 32_768, np.float64, True),
+        ((25, 30, 15), 10_000_000, np.float64, False),  # in chunks
+        ((512, 512), 100_000, np.float32, True),
+    ],
+)
+def test_large_problems_alone_ask_for_one_heap(monkeypatch, hidden, rows, dtype, asked):
+    calls = []
+    monkeypatch.setattr(memory, "one_heap", lambda: calls.append("asked"))
+    memory.room_for((12, *hidden, 3), rows, dtype)
+    assert bool(calls) == asked
 
 
 @pytest.mark.parametrize("name", ["GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_"])

@@ -4,17 +4,23 @@ What the layers of a network have seen takes megabytes, which JAX gives back aft
 The C library of Linux returns large pieces to the system, which fills new ones with zeros: up to
 half of an iteration's time (`docs/scale.md`). While rows are passed over, it is told to keep them.
 
-Threads have heaps of their own, of at most 64 MB. Larger pieces, as wide networks need them, are
-kept only where there is one heap for all. That must be said before JAX starts its threads, so it is
-said when the first problem, or the start of one, is made (`one_heap`).
+Threads have heaps of their own, of at most 64 MB. What wide networks need beyond that is kept only
+where there is one heap for all. That must be said before JAX starts its threads, so it is said when
+the first problem, or the start of one, is made (`room_for`). For small networks it is not: with one
+heap, compilation takes a quarter longer, since its threads wait for each other.
 """
 
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from greatcircle import parts
 
 # Parameters of mallopt(3).
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX, ARENA_MAX = -1, -3, -4, -8
@@ -38,6 +44,9 @@ KEEP = ":".join(
 )
 """GLIBC_TUNABLES of a new process that keeps all of its memory, in one heap and huge pages."""
 
+SEEN_AT_MOST = 16 << 20
+"""What the layers see, in bytes, for which a thread's heap has room: the passes hold four of it."""
+
 _lock = threading.Lock()
 _users = 0
 
@@ -57,6 +66,13 @@ def kept() -> Iterator[None]:
         yield
     finally:
         _count(library, -1)
+
+
+def room_for(sizes: Sequence[int], rows: int, dtype: DTypeLike) -> None:
+    """One heap, where what the layers see would not fit in a heap of a thread's own."""
+    together = rows if parts.at_once(rows) else parts.CHUNK
+    if sum(sizes) * together * np.dtype(dtype).itemsize > SEEN_AT_MOST:
+        one_heap()
 
 
 @cache

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from greatcircle import losses, parts, sphere
 from greatcircle.losses import Loss
-from greatcircle.memory import one_heap
+from greatcircle.memory import room_for
 from greatcircle.network import Adjoints, Network, Trace, Weights
 from greatcircle.objective import quadratic_form, value_of
 from greatcircle.precision import checked_dtype, precision
@@ -103,7 +103,6 @@ class Problem:
         sample_weight: ArrayLike | None = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        one_heap()
         if not isinstance(network, Network):
             raise TypeError(
                 f"network is a {type(network).__name__}; expected a Network, as in "
@@ -120,6 +119,7 @@ class Problem:
             )
         share = checked_share(sample_weight, len(x))
         dtype = checked_dtype(dtype)
+        room_for(network.sizes, len(x), dtype)
         zero = square = 0.0
         with precision(np.float64):
             for some in pieces(len(x)):

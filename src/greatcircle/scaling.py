@@ -32,7 +32,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, DTypeLike
 
-from greatcircle.memory import one_heap
+from greatcircle.memory import room_for
 from greatcircle.network import Network, Weights, checked_radii
 from greatcircle.precision import checked_dtype, optimised, precision
 from greatcircle.rows import pieces
@@ -238,9 +238,10 @@ def initialise(
     sample_weight
         Weight of each row.
     """
-    one_heap()
     if headroom is not None and not 0 < headroom < np.inf:
         raise ValueError(f"headroom is {headroom!r}; expected a positive number, or None")
+    dtype = checked_dtype(dtype)
+    room_for(network.sizes, len(inputs), dtype)
     fitted = Scaling.fit(scaling, inputs, targets, centred=centred, sample_weight=sample_weight)
     share = checked_share(sample_weight, len(inputs))
     sample, sample_share = _looked_at(share)
@@ -275,7 +276,6 @@ def initialise(
         raise ValueError(
             f"target_scale is {target_scale!r}; expected 'gain', 'output' or a positive number"
         )
-    dtype = checked_dtype(dtype)
     return tuple(w.astype(dtype) for w in weights), replace(fitted, factor=factor)
 
 
