@@ -138,6 +138,7 @@ def products(h, W, functions) -> list:
 def rate(quick: bool) -> dict:
     """Arithmetic of a Method 1 iteration beside NumPy's product of two 2000 × 2000 matrices."""
     stay_on_core(0)
+    one_heap()  # as the library does for wide networks; here JAX has computed before
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -396,7 +397,6 @@ def main() -> None:
     parser.add_argument("--call", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.call:
-        one_heap()  # as the library does for wide networks; here JAX computes before it
         name, arguments = options.call
         print(json.dumps(globals()[name](*json.loads(arguments))))
         return

@@ -49,6 +49,7 @@ def test_no_digit_changes_within_its_radius(printed):
     assert numbers(r"classes changed .*: (\d+)", text) == [0]
 
 
+@pytest.mark.slow  # most of a minute: fifteen fits within a budget
 def test_the_search_prints_error_against_bound(printed):
     text = printed("choose_budget")
     rows = re.findall(r"^ +([\d.]+) +([\d.]+) +([\d.]+)$", text, re.MULTILINE)
