@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from greatcircle import Network, Problem, descent, directions, sphere, steps
 from greatcircle.datasets import ground_effect
-from greatcircle.scaling import spectral_initialisation
+from greatcircle.initialisation import spectral_initialisation
 from greatcircle.threads import one_thread
 
 ROWS, REPEATS, ROUNDS = 22_401, 30, 3

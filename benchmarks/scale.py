@@ -271,8 +271,8 @@ def seeds(quick: bool) -> dict:
 
     from greatcircle import Network, Problem, descent, directions, steps
     from greatcircle.datasets import ground_effect
+    from greatcircle.initialisation import spectral_initialisation
     from greatcircle.precision import optimised
-    from greatcircle.scaling import spectral_initialisation
 
     table, many = ground_effect.generate(22_401), 8 if quick else 40
     network, direction, step = Network(PAPER), directions.Steepest(), steps.Curvature()

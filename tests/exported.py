@@ -16,7 +16,8 @@ import pytest
 from greatcircle import LipschitzRegressor, Network
 from greatcircle.activations import ACTIVATIONS
 from greatcircle.datasets import ground_effect
-from greatcircle.scaling import SCALINGS, initialise
+from greatcircle.initialisation import initialise
+from greatcircle.scaling import SCALINGS
 from greatcircle.watch import History
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion"]

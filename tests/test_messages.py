@@ -151,7 +151,7 @@ def scene(folder: Path) -> dict[str, Any]:
         "import greatcircle\n"
         "import greatcircle.export\n"
         "from dataclasses import replace\n"
-        "from greatcircle import batches, callbacks, scaling, storage\n"
+        "from greatcircle import batches, callbacks, initialisation, storage\n"
         "from greatcircle.activations import declare\n"
         "from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander\n"
         "from greatcircle.datasets import Table\n"

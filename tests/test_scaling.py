@@ -7,15 +7,9 @@ from hypothesis import strategies as st
 
 import oracle
 from greatcircle import Network, Problem, certificate, descend, sphere, stopping
+from greatcircle.initialisation import initialise, spectral_initialisation
 from greatcircle.precision import precision
-from greatcircle.scaling import (
-    SCALINGS,
-    Scaling,
-    automatic_headroom,
-    initialise,
-    largest_headroom,
-    spectral_initialisation,
-)
+from greatcircle.scaling import SCALINGS, Scaling
 from small import small
 
 GLOBAL = ("standard", "max")
@@ -258,77 +252,10 @@ def test_without_a_radius_the_sums_of_every_layer_have_mean_square_one(bias, sch
         assert mean == pytest.approx(1, rel=1e-12)
 
 
-def test_what_a_line_leaves_is_not_always_noise():
-    """A function without noise that no line follows: neighbours tell, a line does not."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1, 1, (2000, 2))
-    Y = np.sin(4 * X[:, :1]) * np.cos(3 * X[:, 1:])
-    noise = rng.standard_normal(Y.shape)
-    assert automatic_headroom(X, Y, 2000) < 3
-    assert automatic_headroom(X, Y + noise, 2000) > 10 * automatic_headroom(X, Y, 2000)
-
-
-def test_a_row_is_no_neighbour_of_its_copy():
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((200, 3)), rng.standard_normal((200, 1))
-    once = automatic_headroom(X, X[:, :1] + Y, 20)
-    twice = automatic_headroom(np.tile(X, (2, 1)), np.tile(X[:, :1] + Y, (2, 1)), 40)
-    assert twice == pytest.approx(once, rel=1e-10)
-
-
-@given(seed=st.integers(0, 1000), depth=st.integers(1, 5))
-def test_no_matrices_make_more_of_their_norms_than_the_largest_headroom_says(seed, depth):
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, 6, depth + 1)
-    network = Network([int(size) for size in sizes])
-    matrices = [rng.standard_normal(shape) for shape in network.shapes]
-    norms = [np.linalg.norm(m) for m in matrices]
-    line = matrices[0] if depth == 1 else np.linalg.multi_dot(matrices)
-    assert largest_headroom(network, norms, line) >= 0.5 * (1 - 1e-10)
-    # Equal shares of each singular value reach it.
-    u, gains, v = np.linalg.svd(line)
-    rank = min(sizes)
-    share = np.diag(gains[:rank] ** (1 / depth))
-    shares = [share] * depth
-    shares[0] = u[:, :rank] @ shares[0]
-    shares[-1] = shares[-1] @ v[:rank]
-    norms = [np.linalg.norm(s) for s in shares]
-    assert largest_headroom(network, norms, line) == pytest.approx(0.5, rel=1e-6)
-    assert largest_headroom(network, norms, 0 * line) == np.inf
-
-
-def test_a_network_with_many_outputs_can_still_reach_them():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((300, 10))
-    Y = X @ rng.standard_normal((10, 10)) + 3 * rng.standard_normal((300, 10))
-    network = Network((10, 10, 10, 10), bias=True)
-    weights, scaling = initialise(network, X, Y, 0, dtype=np.float64)
-    radii = [np.linalg.norm(w) for w in weights]
-    scaled, targets = scaling.inputs(X), scaling.targets(Y)
-    line = np.linalg.lstsq(scaled, targets, rcond=None)[0]
-    gains = np.linalg.svd(line, compute_uv=False)
-    needed = np.sum(gains ** (2 / 3)) ** (3 / 2)
-    assert needed == pytest.approx(0.5 * np.prod(radii), rel=0.05)  # but for the ridge
-    used = np.sqrt(np.mean(targets**2))
-    assert used < 0.5 * automatic_headroom(X, Y, sum(w.size for w in weights))
-
-
 def test_a_given_radius_is_kept():
     X, Y = data()
     weights, _ = initialise(Network((3, 4, 2)), X, Y, 0, radius=(0.5, 3.0), dtype=np.float64)
     assert [np.linalg.norm(w) for w in weights] == pytest.approx([0.5, 3.0], rel=1e-14)
-
-
-def test_headroom_grows_with_the_noise_and_keeps_its_bounds():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((400, 3))
-    signal, noise = X @ rng.standard_normal((3, 2)), rng.standard_normal((400, 2))
-    parts = [automatic_headroom(X, signal + size * noise, 40) for size in (0.0, 3.0, 4.0, 1e9)]
-    assert parts[0] == 1.0
-    assert 1 < parts[1] < parts[2] < parts[3] == 100.0
-    more = automatic_headroom(X, signal + 3 * noise, 80)
-    assert more == pytest.approx(2 * parts[1], rel=1e-12)
-    assert automatic_headroom(X, 0 * signal + 3, 40) == 1.0
 
 
 # Weights of rows
@@ -346,9 +273,6 @@ def test_weights_equal_repetition(name):
     same(
         fitted,
         Scaling.fit(name, X[keep], Y[keep], centred=True, sample_weight=repeats[keep]),
-    )
-    assert automatic_headroom(X, Y, 9, repeats) == pytest.approx(
-        automatic_headroom(X2, Y2, 9), rel=1e-10
     )
     for target_scale in ("gain", "output", 3.0):
         network = Network((3, 4, 2), bias=True)

@@ -169,7 +169,7 @@ def descend_in_batches(
         )
     direction = direction or directions.automatic(whole or first)
     step = step or steps.Curvature()
-    stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(5e-3)
+    stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(2e-3)
     direction.check(first)
     step.check(first)
     sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in weights]

@@ -167,7 +167,7 @@ def descend(
     objective: Objective = problem if isinstance(problem, Problem) else Custom(problem, dtype)
     direction = direction or directions.automatic(objective)
     step = step or steps.Curvature()
-    stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(5e-3)
+    stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(2e-3)
     for name, given, method, example in (
         ("direction", direction, "choose", "directions.Steepest()"),
         ("step", step, "propose", "steps.Curvature()"),

@@ -14,8 +14,9 @@ from numpy.typing import DTypeLike
 from greatcircle import directions, steps
 from greatcircle.activations import Activation
 from greatcircle.directions import Direction
+from greatcircle.initialisation import initialise
 from greatcircle.network import Network
-from greatcircle.scaling import Scaling, initialise
+from greatcircle.scaling import Scaling
 from greatcircle.steps import Step
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ STEPS: dict[str, Step] = {
 
 
 class Start(NamedTuple):
-    """Where training starts: what `scaling.initialise` and `Network` are told."""
+    """Where training starts: what `initialisation.initialise` and `Network` are told."""
 
     bias: bool
     scheme: str
@@ -111,7 +112,7 @@ class Method(NamedTuple):
 
 
 METHODS: dict[str, Method] = {
-    "auto": Method("auto", "curvature", "auto", "standard", 5e-3, False),
+    "auto": Method("auto", "curvature", "auto", "standard", 2e-3, False),
     # Method 1, automatic differentiation
     "ad": Method("steepest", "curvature", "paper", "paper", 0.0, True),
     # Method 2, majorisation-minimisation

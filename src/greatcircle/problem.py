@@ -22,8 +22,7 @@ from greatcircle.memory import room_for
 from greatcircle.network import Adjoints, Network, Trace, Weights
 from greatcircle.objective import quadratic_form, value_of
 from greatcircle.precision import checked_dtype, precision
-from greatcircle.rows import checked_rows, pieces
-from greatcircle.scaling import checked_share
+from greatcircle.rows import checked_rows, checked_share, pieces
 
 
 class Structure(NamedTuple):

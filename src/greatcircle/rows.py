@@ -10,6 +10,9 @@ from greatcircle.precision import FLOATS
 PIECE = 65_536
 """Rows that are looked at in float64 at a time."""
 
+SAMPLE = 32_768
+"""Most rows that initial weights and headroom are taken from: more of them tell the same."""
+
 
 def pieces(rows: int) -> Iterator[slice]:
     """Slices that together are all rows."""
@@ -54,3 +57,47 @@ def checked_rows(values: ArrayLike, name: str, columns: int) -> np.ndarray:
             f"column {column}: remove or fill them before training"
         )
     return array
+
+
+def checked_share(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
+    """Weight of each row, summing to one."""
+    if sample_weight is None:
+        return np.full(rows, 1 / rows)
+    try:
+        share = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"sample_weight has entries that are not numbers; expected one weight for each of the "
+            f"{rows} rows"
+        ) from None
+    if share.shape != (rows,):
+        raise ValueError(
+            f"sample_weight has shape {share.shape}; expected one weight for each of the "
+            f"{rows} rows"
+        )
+    if not np.all(np.isfinite(share) & (share >= 0)) or share.sum() == 0:
+        raise ValueError(
+            "sample_weight must be finite, not negative, and not all zero; its entries are from "
+            f"{share.min():g} to {share.max():g}"
+        )
+    return share / share.sum()
+
+
+def sampled(share: np.ndarray) -> tuple[np.ndarray | slice, np.ndarray]:
+    """Which rows to look at, and their weights: all, or a random sample by their weights."""
+    if len(share) <= SAMPLE:
+        return slice(None), share
+    rng, alike = np.random.default_rng(0), share.min() == share.max()
+    sample = (
+        rng.choice(len(share), SAMPLE, replace=False)
+        if alike
+        else rng.choice(len(share), SAMPLE, p=share)
+    )
+    return np.sort(sample), np.full(SAMPLE, 1 / SAMPLE)
+
+
+def row_norms(x: np.ndarray) -> np.ndarray:
+    """‖x‖ of each row as a column, without overflow or underflow of the squares."""
+    largest = np.max(np.abs(x), axis=1, keepdims=True)
+    scaled = np.divide(x, largest, out=np.zeros_like(x, np.float64), where=largest > 0)
+    return largest * np.linalg.norm(scaled, axis=1, keepdims=True)

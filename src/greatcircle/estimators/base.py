@@ -28,7 +28,7 @@ from greatcircle.estimators.training import Parts, Problems
 from greatcircle.losses import Loss
 from greatcircle.methods import Start
 from greatcircle.record import Record
-from greatcircle.scaling import checked_share
+from greatcircle.rows import checked_share
 from greatcircle.sources import Rows, Source, source
 from greatcircle.stopping import Rule
 from greatcircle.watch import Bar, History, Watch

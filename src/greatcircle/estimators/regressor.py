@@ -44,7 +44,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         Most iterations.
     tol
         Stop when ten iterations together gain less than this part of the loss; 0 never does. None
-        leaves it to the method: 5e-3 for "auto" and pairs, 0 for the paper's.
+        leaves it to the method: 2e-3 for "auto" and pairs, 0 for the paper's.
     batch_size
         Rows of the first batches. Batches grow as soon as they can no longer tell the way from
         their noise, and in the end all rows take part (`docs/batches.md`). None trains on all rows

@@ -25,13 +25,14 @@ from greatcircle.checkpoint import Checkpoint, checkpointed, fingerprint
 from greatcircle.descent import Result
 from greatcircle.estimators.data import check_size, split_off
 from greatcircle.estimators.parameters import MAY_CHANGE, Plan
+from greatcircle.initialisation import absorbed
 from greatcircle.losses import Loss, Squared
 from greatcircle.methods import Start, begin
 from greatcircle.network import Network
 from greatcircle.parts import at_once
 from greatcircle.problem import Problem
 from greatcircle.rows import PIECE, pieces
-from greatcircle.scaling import Scaling, absorbed
+from greatcircle.scaling import Scaling
 from greatcircle.sources import Arrays, Rows, Source
 from greatcircle.sphere import Tree
 from greatcircle.watch import Watch
