@@ -11,6 +11,8 @@ benchmarks/beyond.json:
     grid        the 25 networks of Experiment 2 with auto
     tradeoff    error against bound for depths 2 to 12
     depth       the bound at depth 12 over that at depth 4, for three tolerances
+    headroom    test RMS and bound by headroom, and by the rule, for wide and for deep networks
+    tolerance   test RMS where ten iterations gain less than a part of the loss, for several parts
     luck        test RMS of auto for eight initial weights on the same rows, two splits
     figure      docs/images/tradeoff.png from the results of tradeoff
 
@@ -27,6 +29,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from contenders.contest import split
+from sklearn import datasets
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
@@ -36,6 +39,8 @@ from greatcircle.datasets import Table, files, ground_effect, neural_fly
 from greatcircle.experiments import exp2
 from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION, Run, train
 from greatcircle.methods import METHODS, STARTS
+from greatcircle.record import Record
+from greatcircle.stopping import DecreaseBelow
 
 SEEDS = 10
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
@@ -226,7 +231,7 @@ def tradeoff(data: dict[str, Table]) -> dict[str, Any]:
 def depth(data: dict[str, Table]) -> dict[str, Any]:
     """Width 25. The longer a deep network trains, the larger its bound grows."""
     results: dict[str, Any] = {}
-    for tol in (1e-1, 3e-2, 5e-3):
+    for tol in (1e-1, 3e-2, METHODS["auto"].tol):
         for layers in (4, 12):
             hidden = (25,) * (layers - 1)
             runs = [auto(data["surrogate"], seed, hidden=hidden, tol=tol) for seed in range(SEEDS)]
@@ -238,6 +243,71 @@ def depth(data: dict[str, Table]) -> dict[str, Any]:
         results[str(tol)]["bound 12 / bound 4"] = round(deep["bound"] / shallow["bound"], 2)
         results[str(tol)]["test 12 / test 4"] = round(deep["test_rms"] / shallow["test_rms"], 4)
         print(tol, results[str(tol)], flush=True)
+    return results
+
+
+def other_sets(data: dict[str, Table]) -> dict[str, Table]:
+    X, y = datasets.make_friedman1(2500, noise=1.0, random_state=1)
+    sets = {"Friedman 1": (X, y[:, None])}
+    X, y = datasets.load_diabetes(return_X_y=True)
+    sets["diabetes"] = X, y[:, None]
+    X, y = datasets.load_digits(return_X_y=True)
+    sets["digits"] = X, np.eye(10)[y]
+    return data | {name: named(X, y) for name, (X, y) in sets.items()}
+
+
+def named(X: np.ndarray, y: np.ndarray) -> Table:
+    inputs = tuple(f"x{i}" for i in range(X.shape[1]))
+    targets = tuple(f"y{i}" for i in range(y.shape[1]))
+    columns = dict(zip((*inputs, *targets), np.hstack([X, y]).T, strict=True))
+    return Table(columns, inputs, targets)
+
+
+WIDE, DEEP, DEEPER = (64, 64), (25,) * 7, (25,) * 11
+
+
+def headroom(data: dict[str, Table]) -> dict[str, Any]:
+    """Two seeds. The rule's own choice comes first."""
+    results: dict[str, Any] = {}
+    sets = other_sets(data)
+    for name in ("surrogate", "Friedman 1", "diabetes"):
+        for hidden in (WIDE, DEEP):
+            entry = results.setdefault(name, {})[str(hidden)] = {}
+            for value in (None, 1.0, 10.0, 30.0, 100.0, 300.0, 1000.0):
+                start = STARTS["auto"]._replace(headroom=value)
+                runs = [auto(sets[name], seed, hidden=hidden, start=start) for seed in range(2)]
+                entry[str(value or "rule")] = {
+                    "test_rms": mean([r.test_rms for r in runs]),
+                    "bound": mean([r.bound for r in runs]),
+                }
+            print(name, hidden, entry, flush=True)
+    return results
+
+
+def tolerance(data: dict[str, Table]) -> dict[str, Any]:
+    """Three seeds, each of them one run of 200 iterations: where would it have ended?"""
+    results: dict[str, Any] = {}
+    sets = other_sets(data)
+    cases = [(name, PAPER_HIDDEN) for name in sets]
+    for name, hidden in [*cases, *(("surrogate", h) for h in (WIDE, DEEP, DEEPER))]:
+        ends: dict[float, list[Any]] = {tol: [] for tol in (1e-2, 5e-3, 2e-3, 1e-3, 0.0)}
+        for seed in range(3):
+            records: list[Record] = []
+            run = auto(sets[name], seed, hidden=hidden, tol=0.0, progress=records.append)
+            rms = run.test_rms * np.sqrt(run.test_objective / run.test_objective[-1])
+            for tol, found in ends.items():
+                fired = DecreaseBelow(tol).fired
+                counts = range(1, len(records) + 1)
+                count = next((n for n in counts if fired(records[:n])), len(records))
+                found.append((rms[count], count))
+        results[f"{name} {hidden}"] = {
+            str(tol): {
+                "test_rms": mean([e for e, _ in found]),
+                "iterations": mean([n for _, n in found]),
+            }
+            for tol, found in ends.items()
+        }
+        print(name, hidden, results[f"{name} {hidden}"], flush=True)
     return results
 
 
@@ -277,7 +347,10 @@ def figure() -> None:
     drawing.savefig(RESULTS.parent.parent / "docs" / "images" / "tradeoff.png", dpi=110)
 
 
-PARTS = {f.__name__: f for f in (accuracy, time, majorant, grid, tradeoff, depth, luck)}
+PARTS = {
+    f.__name__: f
+    for f in (accuracy, time, majorant, grid, tradeoff, depth, headroom, tolerance, luck)
+}
 
 
 def main() -> None:

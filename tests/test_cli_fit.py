@@ -46,6 +46,7 @@ def test_fit_prints_a_table_and_writes_everything(csv, tmp_path, capsys):
     command = ["fit", str(csv), "--targets", "fx", "fy", "fz", "--out", str(out), *SHORT]
     assert cli.main(command) == 0
     printed, said = capsys.readouterr()
+    assert "inputs           z, vx, vy, vz," in printed
     for word in ("fx", "fz", "all", "train RMS", "test R²", "Lipschitz bound", "3 iterations"):
         assert word in printed
     assert "left out, for they hold no numbers: weather" in said
@@ -65,6 +66,29 @@ def test_fit_prints_a_table_and_writes_everything(csv, tmp_path, capsys):
     assert results["lipschitz"]["certified"] == model.certificate_.value
     assert results["data"]["left_out"] == ["weather"]
     assert results["network"] == [12, 4, 3]
+
+
+def test_two_rows_are_enough_for_every_file(flight, tmp_path):
+    flight[:2].write_csv(tmp_path / "two.csv")
+    command = ["fit", str(tmp_path / "two.csv"), "--targets", "fx", "fz", "--quiet", *SHORT]
+    assert cli.main([*command, "--out", str(tmp_path / "out")]) == 0
+    written = {path.suffix for path in (tmp_path / "out").iterdir()}
+    assert written == {".safetensors", ".json", ".html", ".png", ".pdf"}
+
+
+def test_nothing_is_written_before_the_first_iteration(csv, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    command = ["fit", str(csv), "--targets", "fz", "--out", str(out), *SHORT]
+    assert cli.main(command) == 0
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(descent, "record_of", interrupt)
+    assert cli.main(command) == 130
+    assert "nothing is written" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_json_is_all_there_is_on_standard_output(csv, tmp_path, capsys):
@@ -129,7 +153,7 @@ def wrong(flight, tmp_path):
         ("missing.csv --targets fx", "there is nothing at"),
         ("good.csv --targets force", "expected also 'force'"),
         ("good.csv --targets fx --inputs z vq", "expected also 'vq'"),
-        ("good.csv --targets weather", "column 'weather' has no number in the rows 1 ('calm')"),
+        ("good.csv --targets weather", "weather; expected numbers: add --classify"),
         ("good.csv --targets fx --inputs weather", "column 'weather' has no number"),
         ("good.csv --targets fx --inputs z fx", "'fx' were named more than once"),
         ("hole.csv --targets fx", "column 'vx' has no number in the rows 5 (empty)"),

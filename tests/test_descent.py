@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -183,6 +185,18 @@ def test_no_descent_is_bounded_and_keeps_the_best():
     assert result.outcome == "no_descent"
     assert result.evaluations.forward == 1 + descent.MAX_HALVINGS + 1
     np.testing.assert_allclose(result.weights[0], START[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda w: w["a"] ** 2, r"loss\(weights\) has shape \(3, 3\); expected one number"),
+        (lambda w: np.array(w["a"]).sum(), "expected functions of jax.numpy"),
+    ],
+)
+def test_a_loss_that_cannot_be_minimised_is_named(loss, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        descend(SimpleNamespace(loss=loss), {"a": np.ones((3, 3))})
 
 
 def test_by_default_a_run_ends_when_ten_iterations_gain_little():

@@ -145,6 +145,17 @@ def test_a_budget_that_does_not_bind_does_not_raise_the_bound():
     assert wide.loss_ < free.loss_
 
 
+def test_ctrl_c_before_the_first_round_within_a_budget_keeps_what_there_is(monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("greatcircle.budget.descend_within", interrupt)
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        m = model(lipschitz=0.5, max_iter=3).fit(TABLE.X, TABLE.y)
+    assert (m.outcome_, m.n_iter_) == ("interrupted", 3)
+    assert m.certificate_.value <= 0.5
+
+
 @pytest.mark.parametrize("more", [{"early_stopping": True}, {"batch_size": 64}])
 def test_a_budget_goes_with_the_other_ways_to_train(more):
     m = model(hidden_layer_sizes=TWO, lipschitz=0.3, **more).fit(TABLE.X, TABLE.y)
@@ -256,6 +267,7 @@ def test_a_row_of_zeros_predicts_zero_by_the_papers_methods():
         ({"method": ("downhill", "curvature")}, "method's direction is 'downhill'"),
         ({"method": ("steepest", "adam")}, "method's step is 'adam'"),
         ({"scaling": "none"}, "scaling is 'none'; expected one of paper, standard, max"),
+        ({"scaling": False}, "scaling is False; expected one of paper, standard, max"),
         ({"lipschitz": 1.0, "scaling": "paper"}, "lipschitz is 1.0 with scaling='paper'"),
         ({"lipschitz": 0.0}, "lipschitz is 0.0"),
         ({"lipschitz": -1}, "lipschitz is -1"),

@@ -32,6 +32,8 @@ print(np.median(np.diff(faults)))  # now and then the heap has to grow
 
 def pages_of_an_iteration(which):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(memory.SETTINGS)}
+    # A thread of NumPy's may have a heap before the library can ask for one (docs/scale.md).
+    environment["OPENBLAS_NUM_THREADS"] = "1"
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT, which],
         env=environment,

@@ -126,7 +126,7 @@ def descend(
         By default `steps.Curvature()`, the paper's Method 1.
     stop
         Stopping rules joined with `|`; by default at most 200 iterations, and no more when ten of
-        them gain less than a two-hundredth of the loss.
+        them gain less than a five-hundredth of the loss.
     callback
         Called after each iteration with its record and the weights; return True to stop.
     state

@@ -72,7 +72,19 @@ class Custom:
 
     def value(self, weights: Tree) -> Array:
         """The loss."""
-        return self.user.loss(weights)
+        try:
+            value = self.user.loss(weights)
+        except jax.errors.TracerArrayConversionError as error:
+            raise TypeError(
+                "loss(weights) makes NumPy arrays of the weights, which cannot be differentiated; "
+                "expected functions of jax.numpy"
+            ) from error
+        if jnp.shape(value) != ():
+            raise ValueError(
+                f"loss(weights) has shape {jnp.shape(value)}; expected one number: take its sum or "
+                "mean"
+            )
+        return value
 
     def forward(self, weights: Tree) -> tuple[Array, Callable[[Array], tuple[Tree]]]:
         """The loss and its pull-back."""

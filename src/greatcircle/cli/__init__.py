@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from greatcircle import __version__
 
@@ -36,8 +37,19 @@ WRONG_USE, INTERRUPTED, NOBODY_READS = 2, 130, 141
 """Exit codes; the last two as a shell counts them, 128 and the number of the signal."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def command() -> NoReturn:
     """Entry point of the command `greatcircle`."""
+    code = main()
+    if code == INTERRUPTED:
+        # At once: threads of XLA that are still compiling would crash an orderly end.
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What the command does; its exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = _parser(given).parse_args(given)
     options.command = f"greatcircle {shlex.join(given)}"

@@ -1,8 +1,6 @@
 """`python -m greatcircle.cli` is the command `greatcircle`."""
 
-import sys
-
-from greatcircle.cli import main
+from greatcircle.cli import command
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Train a network with a known Lipschitz bound on a CSV or Parquet file. Writes\n"
         "model.safetensors, results.json, figures (PNG and PDF) and report.html. Ctrl-C ends\n"
-        "training; what was learnt so far is kept and written."
+        "training; what was learnt so far is kept and written, if there is a first iteration."
     )
     parser.epilog = (
         "examples:\n"
@@ -105,6 +105,9 @@ def run(options: argparse.Namespace) -> int:
     if options.classify:
         _check_classes(messages, data.measured[train], data.measured[test], options)
     model = _fitted(options, data, train, messages)
+    if model.outcome_ == "interrupted" and model.n_iter_ == 0:
+        _say(messages, "nothing was learnt yet, and nothing is written")
+        return INTERRUPTED
     evaluated = evaluation.evaluate(model, data.inputs, data.measured, train, test, data.targets)
     source = report.Source(
         options.data.name,
@@ -166,6 +169,12 @@ def _read(options: argparse.Namespace) -> Data:
     path = options.data
     table = files.frame(path)
     given, wanted, _ = files.choose(table, path, targets=options.targets, inputs=options.inputs)
+    words = set(wanted) - set(files.columns_of_numbers(table, wanted))
+    if words and not options.classify:
+        raise ValueError(
+            f"--targets has columns without any number, {', '.join(sorted(words))}; expected "
+            "numbers: add --classify to predict classes"
+        )
     columns = files.numbers(table, given if options.classify else (*given, *wanted), path)
     measured = (
         files.labels(table, wanted[0], path)
@@ -251,6 +260,7 @@ def _print(summary: dict[str, Any]) -> None:
     console.print(table)
     bounds = summary["lipschitz"]
     lines = [
+        f"inputs           {', '.join(summary['data']['inputs'])}",
         f"Lipschitz bound  {bounds['certified']:.4g} {bounds['unit']}",
         f"                 {bounds['operator_norms']:.4g} by operator norms, "
         f"{bounds['a_priori']:.4g} before training, steepest slope seen {bounds['lower']:.4g}",

@@ -6,6 +6,7 @@ read, that the columns are there, that they hold numbers, and that none is missi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
@@ -85,7 +86,7 @@ def choose(
     require(table, (*wanted, *held_out), path)
     if inputs is None:
         rest = [name for name in table.columns if name not in (*wanted, *held_out)]
-        given = _columns_of_numbers(table, rest)
+        given = columns_of_numbers(table, rest)
         if not given:
             raise ValueError(
                 f"{path} has the columns {_listed(table.columns)}, none of which holds numbers "
@@ -98,9 +99,10 @@ def choose(
     used = (*given, *wanted, *held_out)
     twice = sorted({name for name in used if used.count(name) > 1})
     if twice:
+        held = "" if time is None else f" and time={time!r}"
         raise ValueError(
             f"the columns {_listed(twice)} were named more than once among inputs={list(given)}, "
-            f"targets={list(wanted)} and time={time!r}; expected each column in one place: "
+            f"targets={list(wanted)}{held}; expected each column in one place: "
             "remove the repeated names"
         )
     return given, wanted, held_out
@@ -149,13 +151,53 @@ def frame(path: str | PathLike[str], *, header: bool = True) -> pl.DataFrame:
         kind = "Parquet" if name.endswith(".parquet") else "CSV"
         # The first line says what is wrong; the others advise on arguments of polars.
         reason = (str(error).splitlines() or ["for no stated reason"])[0]
+        if "more fields" in reason:
+            raise ValueError(
+                f"{path} has a row with more fields than its first line has names; expected as "
+                "many, separated by commas: check for commas within numbers or text, and for "
+                "columns that are separated by other characters"
+            ) from error
         raise ValueError(
             f"{path} cannot be read as {kind} ({reason}); expected a complete {kind} file: "
             "check that it was saved or copied to its end"
         ) from error
+    if header and not name.endswith(".parquet"):
+        _check_header(table.columns, path)
     if table.height == 0:
         raise _no_rows(path)
     return table
+
+
+def _check_header(names: Sequence[str], path: Path) -> None:
+    """The first line of a CSV: names, each of them once, and commas in between."""
+    # What polars makes of a name that was there before.
+    bare = [re.sub(r"_duplicated_\d+$", "", name) for name in names]
+    if all(map(is_number, bare)):
+        raise ValueError(
+            f"{path} has numbers in its first line, {_listed(bare)}; expected the names of the "
+            "columns: add a line with names"
+        )
+    other = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if other:
+        raise ValueError(
+            f"{path} has one column, {names[0]!r}; expected several, separated by commas: save it "
+            f"with ',' in place of {other!r}"
+        )
+    twice = sorted({b for b, name in zip(bare, names, strict=True) if b != name and b in names})
+    if twice:
+        raise ValueError(
+            f"{path} has more than one column of the name {_listed(twice)}; expected different "
+            "names: rename or remove one of them"
+        )
+
+
+def is_number(text: str) -> bool:
+    """Whether the text spells a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def check_name(path: Path) -> None:
@@ -257,7 +299,7 @@ def labels(table: pl.DataFrame, name: str, path: str | PathLike[str]) -> NDArray
     return text.to_numpy().astype(np.str_)
 
 
-def _columns_of_numbers(table: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:
+def columns_of_numbers(table: pl.DataFrame, names: Sequence[str]) -> tuple[str, ...]:
     """The columns with any number in them.
 
     One slip of the pen in a column must be an error, which `numbers` raises: leaving the column out

@@ -143,7 +143,7 @@ def load(path: str | PathLike[str] | None = None) -> Table:
         )
     first = [(text or "").strip() for text in table.row(0)]
     names = COLUMNS
-    if not all(_is_number(text) for text in first):
+    if not all(files.is_number(text) for text in first):
         if set(first) == set(COLUMNS):
             names = tuple(first)
         table = table.slice(1)
@@ -299,11 +299,3 @@ def _messages(path: str | PathLike[str], width: int) -> pl.DataFrame:
         for place, (name, text) in enumerate(zip(table.columns, table.row(0), strict=True))
     }
     return table.slice(1).rename(header)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 def plan_of(model: Any, default_widths: tuple[int, ...]) -> Plan:
     """What the parameters of an estimator say."""
     method = method_of(model.method)
-    scaling = model.scaling or method.scaling
+    scaling = method.scaling if model.scaling is None else model.scaling
     start = method.start
     budget = None if model.lipschitz is None else checked_budget(model.lipschitz, scaling)
     if model.radius is not None:

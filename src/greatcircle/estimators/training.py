@@ -284,19 +284,27 @@ def within(
         free.outcome == "stopped" and not watch.done()
     )
     if cut_short or not whole_fit:
-        weights = budget.shrunk(network, weights, scale, most)
         watch.begin_again(watch.lipschitz)
-        return replace(free, weights=weights, loss=float(whole.loss(weights)))
+        return _shrunk(free, whole, weights, scale, most)
     limit = plan.budget
     watch.begin_again(lambda _: limit)
-    found = budget.descend_within(
-        whole,
-        weights,
-        scale,
-        most,
-        rounds=min(budget.ROUNDS, plan.max_iter),
-        callback=watch,
-    )
+    try:
+        found = budget.descend_within(
+            whole,
+            weights,
+            scale,
+            most,
+            rounds=min(budget.ROUNDS, plan.max_iter),
+            callback=watch,
+        )
+    except KeyboardInterrupt:  # before its first round, while it compiles
+        free = replace(free, outcome="interrupted", reason="interrupted from the keyboard")
+        return _shrunk(free, whole, weights, scale, most)
     if watch.best is not None:
         watch.best = budget.shrunk(network, watch.best, scale, most)
     return replace(found, state=free.state)
+
+
+def _shrunk(free: Result, whole: Problem, weights: Tree, scale: np.ndarray, most: float) -> Result:
+    weights = budget.shrunk(whole.network, weights, scale, most)
+    return replace(free, weights=weights, loss=float(whole.loss(weights)))

@@ -44,8 +44,10 @@ def learning_curves(panels: Sequence[Panel]) -> Figure:
         if panel.test is not None:
             _curve(axes, iterations, panel.test, TEST, panel.names[1], dashed=True)
         for a in (axes, other):
-            a.set_yscale("log")
-            _label_between_powers_of_ten(a)
+            # A network that fits from the start has zeros alone, which have no logarithm.
+            if any(np.any(line.get_ydata() > 0) for line in a.get_lines()):
+                a.set_yscale("log")
+                _label_between_powers_of_ten(a)
         # The objectives belong on top of the angle, whose axis is drawn later.
         axes.set_zorder(other.get_zorder() + 1)
         axes.patch.set_visible(False)
