@@ -17,7 +17,7 @@ FOUR_LAYERS = (1.0, 100.0)
 """The least and the most that the rule chooses for four layers."""
 
 MOST = 500.0
-"""For any number of layers. With more, some outputs of a deep network may never begin to grow."""
+"""For any number of layers: with more, deep networks may end too early (`docs/scaling.md`)."""
 
 NEIGHBOURS, ASKED = 10_000, 2_000
 """Among how many rows neighbours are looked for, and for how many of them."""
