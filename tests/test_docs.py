@@ -49,6 +49,7 @@ def test_every_module_has_tests_or_is_shown_in_others():
         "datasets": "datasets",
         "experiments": "paper",
         "gains": "network",
+        "initialisation": "scaling",
         "lasting": "scale",
         "methods": "estimators",
         "objective": "problem",

@@ -96,7 +96,7 @@ def test_every_layer_has_the_same_share_of_the_headroom():
     assert shares[0] > 1
     assert shares == pytest.approx([shares[0]] * 5, rel=1e-12)
     assert automatic_headroom(*noisy(1e9), network(10, 2)) == pytest.approx(10.0)
-    assert automatic_headroom(*noisy(1e9), network(10, 12)) == 500.0
+    assert automatic_headroom(*noisy(1e9), network(10, 12)) == 100.0
 
 
 def test_weights_equal_repetition():

@@ -16,8 +16,8 @@ from greatcircle.scaling import Scaling
 FOUR_LAYERS = (1.0, 100.0)
 """The least and the most that the rule chooses for four layers."""
 
-MOST = 500.0
-"""For any number of layers: with more, deep networks may end too early (`docs/scaling.md`)."""
+MOST = 100.0
+"""For any number of layers: with more, deep networks begin to learn late (`docs/scaling.md`)."""
 
 NEIGHBOURS, ASKED = 10_000, 2_000
 """Among how many rows neighbours are looked for, and for how many of them."""
