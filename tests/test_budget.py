@@ -6,10 +6,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from greatcircle import Network, Problem, budget, certificate, frames, sphere
+from greatcircle import (
+    LipschitzClassifier,
+    LipschitzRegressor,
+    Network,
+    Problem,
+    budget,
+    certificate,
+    frames,
+    sphere,
+)
+from greatcircle.activations import declare
 from greatcircle.budget import best_multipliers, certified, descend_within, shrunk
 from greatcircle.precision import precision
+from small import ACTIVATION_NAMES, thinned
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 3))
@@ -223,3 +235,40 @@ def test_shrinking_changes_the_last_layer_only_and_only_where_it_must():
     assert all(a is b for a, b in zip(less[:-1], weights[:-1], strict=True))
     assert certified(problem.network, less, SCALE) == pytest.approx(value / 3, rel=1e-5)
     assert certified(problem.network, less, SCALE) <= value / 3
+
+
+BUMP = declare(lambda z: 0.5 * jnp.sin(z) + 0.25 * z, (-0.25, 0.75), name="bump")
+EVERY = [
+    (kind, activation, dtype)
+    for kind in (LipschitzRegressor, LipschitzClassifier)
+    for dtype in ("float64", "float32")
+    for activation in ("identity", BUMP, *(n for n in ACTIVATION_NAMES if n != "identity"))
+]
+
+
+@pytest.mark.parametrize(("kind", "activation", "dtype"), thinned(EVERY, 11))
+def test_a_budget_is_never_exceeded(kind, activation, dtype):
+    """Not by the last digit, whatever the activation, the precision and the size of the budget."""
+    rng = np.random.default_rng(7)
+    X = rng.standard_normal((60, 2))
+    y = X @ [1.0, 2.0] if kind is LipschitzRegressor else X[:, 0] > X[:, 1]
+    for most in (1e-12, 1e-6, 0.1, 0.5, 1e12):
+        model = kind((4,), activation, lipschitz=most, max_iter=2, dtype=dtype, random_state=0)
+        model.fit(X, y)
+        assert model.certificate_.value <= most
+        assert certificate.verify(model.certificate_, model)
+        if most < 0.1:
+            assert model.certificate_.value >= 0.99 * most
+        stopped = clone(model).set_params(early_stopping=True).fit(X, y)
+        assert stopped.certificate_.value <= most
+    for _ in range(2):
+        model.set_params(lipschitz=0.3).partial_fit(X, y)
+        assert model.certificate_.value <= 0.3
+
+
+def test_a_constant_network_is_within_every_budget():
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    model = LipschitzRegressor((3,), lipschitz=0.1, max_iter=2, random_state=0)
+    model.fit(X, np.full(30, 4.0))
+    assert model.certificate_.value <= 0.1
+    np.testing.assert_allclose(model.predict(X), 4.0, atol=0.5)

@@ -1,6 +1,7 @@
 """Bounds in order, proofs that prove, and no pair of inputs beyond any of them."""
 
 import sys
+import tracemalloc
 from copy import copy
 from dataclasses import replace
 from fractions import Fraction
@@ -18,6 +19,7 @@ from greatcircle.certificate import Box, digest, verify
 from greatcircle.certificate.box import slopes_in_box
 from greatcircle.certificate.closed_form import recursion
 from greatcircle.certificate.interior import optimum
+from greatcircle.certificate.proof import narrowed
 from greatcircle.certificate.stack import stack
 from greatcircle.scaling import Scaling
 from oracle import activate
@@ -165,7 +167,7 @@ def test_matrices_of_zeros(name, zeros, activation):
     weights, _ = random_network(3, (3, 4, 4, 4, 4, 4, 4, 4, 2))
     weights = [0 * w if i in zeros else w for i, w in enumerate(weights)]
     found = getattr(certificate, name)(weights, activation=activation)
-    assert 0 < found.value < 1e-20
+    assert found.value == 0
     assert verify(found, weights)
     if name == "tight" and activation == "relu":
         assert certificate.lower(weights, starts=16).value == 0
@@ -341,7 +343,7 @@ def test_alterations_that_break_the_bound_are_rejected(seed):
     ):
         least = least_eigenvalue(form(proof, layers))
         if abs(least) > 1e-11:
-            assert verify(proof, layers) == (least > 0)
+            assert bool(verify(replace(proof, margin=np.inf), layers)) == (least > 0)
     assert not verify(replace(found, multipliers=tuple(negative)), weights)
 
 
@@ -376,6 +378,179 @@ def test_a_proof_for_other_slopes_does_not_hold_for_the_network():
     weights, _ = random_network(0, (3, 8, 8, 2))
     found = certificate.tight(weights)
     assert not verify(replace(found, slopes=stack(weights, activation="abs").slopes()), weights)
+
+
+def test_a_verdict_says_why_and_what_was_not_checked(models):
+    weights, _ = random_network(0, (3, 4, 2))
+    found = certificate.tight(weights)
+    verdict = verify(found, weights)
+    assert verdict
+    assert str(verdict).startswith("verified, taking on trust: scale and gain")
+    refused = verify(replace(found, value=found.value / 2), weights)
+    assert not refused
+    assert str(refused).startswith("not verified: its multipliers do not prove the bound")
+    assert "weights and biases" in str(verify(found, [2 * w for w in weights]))
+    model = models[1]["standard"]
+    assert str(verify(model.certificate_, model)) == "verified"
+
+
+@pytest.mark.parametrize(
+    ("kind", "bound"),
+    [
+        ("standard", lambda m: m.certificate_),
+        ("max", lambda m: certificate.fast(m)),
+        ("standard", lambda m: certificate.tight(m, inputs=[1, 3])),
+        ("standard", lambda m: certificate.local(m, [3, 0, 1, 0], [3.1, 0.1, 1.1, 0.1])),
+        ("paper", lambda m: certificate.tight(m, at_least=10.0)),
+        ("paper", lambda m: certificate.tight(m, at_least=10.0, inputs=[0])),
+    ],
+)
+def test_no_field_of_a_models_certificate_can_be_altered(models, kind, bound):
+    """Each alteration would pass for matrices alone or make the bound look better than it is."""
+    model = models[1][kind]
+    found = bound(model)
+    assert verify(found, model)
+    less = found.value / 1000
+    alterations = [
+        {"value": less},
+        {"value": less, "gain": found.gain / 1000},
+        {"value": less, "scale": found.scale / 1000},
+        {"value": less, "slopes": tuple(s / 1000 for s in found.slopes)},
+        {"slopes": tuple(0 * s for s in found.slopes), "value": 0.0},
+        {"margin": 0.0},
+        {"margin": found.margin / 1000},
+        {"holds": "on the whole moon"},
+        {"declared": not found.declared},
+        {"digest": "0" * 64},
+        {"scale": found.scale * [1, 1, 0, 1], "value": less},
+        {"inputs": (2,)}
+        if found.inputs
+        else {"inputs": (1, 2), "scale": found.scale * [0, 1, 1, 0]},
+        {"at_least": 20.0 if found.at_least else 1.0},
+        {"multipliers": tuple(m * 1000 for m in found.multipliers)},
+    ]
+    if found.holds != "everywhere":
+        alterations.append({"holds": "everywhere"})
+        everywhere = {"holds": "everywhere", "inputs": None, "at_least": None, "box": None}
+        alterations.append(everywhere)
+        alterations.append(everywhere | {"slopes": certificate.tight(model).slopes})
+    for change in alterations:
+        assert not verify(replace(found, **change), model), change
+    for name, value in vars(found).items():  # of another kind altogether
+        for other in (None, "text", -1.0, np.ones((2, 2)), [object()]):
+            if not (value is None and other is None):
+                altered = verify(replace(found, **{name: other}), model)
+                assert not altered or name == "method"
+
+
+@pytest.mark.parametrize("power", [-140, -100, -20, 20, 100, 140])
+@pytest.mark.parametrize("activation", ["relu", "abs", "identity", "leaky_relu"])
+def test_bounds_of_any_size_are_proved(power, activation):
+    weights, _ = random_network(5, (4, 6, 5, 3))
+    expected = certificate.tight(weights, activation=activation).value
+    for layer in range(3):
+        scaled = [w * 10.0**power if i == layer else w for i, w in enumerate(weights)]
+        for name in ("tight", "fast", "spectral", "frobenius"):
+            found = getattr(certificate, name)(scaled, activation=activation)
+            assert verify(found, scaled)
+            assert not verify(replace(found, value=1e-3 * found.value), scaled)
+        tight = certificate.tight(scaled, activation=activation).value
+        assert tight == pytest.approx(expected * 10.0**power, rel=1e-6)
+    huge = [weights[0], weights[1] * 1e100, weights[2] * 1e100]
+    assert verify(certificate.tight(huge, activation=activation), huge)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    activation=st.sampled_from(ACTIVATION_NAMES),
+    share=st.sampled_from([0.3, 0.6, 0.9]),
+)
+def test_networks_with_weights_of_zero(seed, activation, share):
+    """Units that nothing reaches or that reach nothing, and networks that are constant."""
+    rng = np.random.default_rng(seed)
+    weights, _ = random_network(seed, sizes_of_depth(int(rng.integers(1, 6))))
+    weights = [np.where(rng.random(w.shape) < share, 0.0, w) for w in weights]
+    of = {"activation": activation, "orientation": "in-out"}
+    paths = np.linalg.multi_dot([np.abs(w) for w in weights]) if len(weights) > 1 else weights[0]
+    columns = len(weights[0])
+    bounds = [
+        certificate.local(weights, -np.ones(columns), np.ones(columns), **of),
+        *(getattr(certificate, n)(weights, **of) for n in ("tight", "fast", "spectral")),
+    ]
+    for found in bounds:
+        assert verify(found, weights)
+    values = [found.value for found in bounds]
+    assert values[1:] == sorted(values[1:])
+    assert values[0] <= values[1] * CLOSE
+    assert (values[1] == 0) == (not np.any(paths))
+    x, y = pairs(rng, 50, columns)
+    (f, e), (g, d) = (evaluated(weights, None, activation, rows) for rows in (x, y))
+    run = np.linalg.norm(x - y, axis=1)
+    assert np.all(np.linalg.norm(f - g, axis=1) <= values[1] * run * (1 + 1e-15) + e + d)
+
+
+def test_a_unit_that_is_off_in_a_box_makes_the_network_constant_there():
+    weights, biases = [np.ones((2, 3)), np.ones((3, 1))], [np.full(3, -10.0), np.zeros(1)]
+    found = certificate.local(weights, [-1, -1], [1, 1], biases=biases)
+    assert found.value == 0
+    assert verify(found, weights, biases)
+    assert not verify(replace(found, box=replace(found.box, high=np.full(2, 9.0))), weights, biases)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_narrowed_layers_are_no_smaller_in_exact_arithmetic(seed):
+    rng = np.random.default_rng(seed)
+    rows, columns = int(rng.integers(1, 4)), int(rng.integers(4, 9))
+    a = rng.standard_normal((rows, columns)) * 10.0 ** rng.integers(-100, 100, (rows, 1))
+    if seed % 3 == 0:
+        a[-1] = a[0]  # linearly dependent
+    square = narrowed(a)
+    assert square.shape == (rows, rows)
+    exact, larger = ([[Fraction(v) for v in row] for row in m.tolist()] for m in (a, square))
+    difference = [
+        [
+            sum(p * q for p, q in zip(larger[i], larger[j], strict=True))
+            - sum(p * q for p, q in zip(exact[i], exact[j], strict=True))
+            for j in range(rows)
+        ]
+        for i in range(rows)
+    ]
+    assert is_semidefinite(difference)
+    size = np.linalg.norm(a, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(square, axis=1), size, rtol=1e-13)
+
+
+@pytest.mark.parametrize("sizes", [(20_000, 3, 2), (3, 4, 20_000), (20_000, 2), (2, 20_000)])
+def test_many_inputs_or_outputs_take_little_memory(sizes):
+    weights, _ = random_network(0, sizes)
+    tracemalloc.start()
+    for name in ("tight", "fast"):
+        found = getattr(certificate, name)(weights)
+        assert verify(found, weights)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 30e6  # a matrix of all inputs would take 3.2e9
+
+
+def test_square_matrices_need_an_orientation():
+    weights, _ = random_network(0, (4, 4, 4, 4))
+    with pytest.raises(ValueError, match="orientation='out-in'"):
+        certificate.tight(weights)
+    here = certificate.tight(weights, orientation="in-out")
+    there = certificate.tight([w.T for w in weights], orientation="out-in")
+    assert here == there
+    assert here.value != certificate.tight(weights, orientation="out-in").value
+    assert verify(here, weights)
+    assert not verify(here, [w.T for w in weights])
+    assert verify(here, [w.T for w in weights], orientation="out-in")
+    symmetric = [w + w.T for w in weights]
+    assert certificate.tight(symmetric) == certificate.tight(symmetric, orientation="out-in")
+    torch, _ = random_network(0, (3, 5, 2))
+    with pytest.raises(ValueError, match="orientation='out-in'"):
+        certificate.tight([w.T for w in torch])
+    assert certificate.tight([w.T for w in torch], orientation="out-in").value == pytest.approx(
+        certificate.tight(torch).value, rel=1e-12
+    )
 
 
 # --- pairs of inputs --------------------------------------------------------------------------

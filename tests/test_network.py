@@ -34,7 +34,7 @@ def test_no_pair_of_inputs_violates_the_operator_norm_product(name, seed, size, 
     a = size * rng.standard_normal((20, s.network.sizes[0]))
     b = a + gap * rng.standard_normal(a.shape)
     b[0] = 0  # Eq. (2) is the case b = 0
-    bound = certificate.spectral(s.weights).value
+    bound = certificate.spectral(s.weights, orientation="in-out").value
     fa, fb = (s.network.predict(s.weights, x) for x in (a, b))
     rounding = 1e-13 * bound * (np.linalg.norm(a, axis=1) + np.linalg.norm(b, axis=1))
     lengths = np.linalg.norm(fa - fb, axis=1)
@@ -138,7 +138,7 @@ def test_biases_cost_no_lipschitz_constant(name):
         weights = [w.copy() for w in sphere.random_points(rng, network.shapes, 2.0, np.float64)]
         for w in weights:
             w[-1] *= size
-        bound = certificate.spectral(network.linear(weights)).value
+        bound = certificate.spectral(network.linear(weights), orientation="in-out").value
         fa, fb = (network.predict(weights, x) for x in (a, b))
         rounding = 1e-13 * size**3 * (1 + bound) * np.linalg.norm(a, axis=1)
         moved = np.linalg.norm(fa - fb, axis=1)
@@ -190,8 +190,12 @@ def test_gains_are_exact_singular_values():
     expected = [np.linalg.norm(w, 2) for w in s.weights]
     np.testing.assert_allclose(gains.operator_norms(s.weights), expected, rtol=1e-12)
     np.testing.assert_allclose(gains.product(s.weights), np.prod(expected), rtol=1e-12)
-    assert certificate.spectral(s.weights).value == pytest.approx(np.prod(expected), rel=1e-14)
-    assert certificate.frobenius(s.weights).value == pytest.approx(np.prod(s.radii), rel=1e-14)
+    assert certificate.spectral(s.weights, orientation="in-out").value == pytest.approx(
+        np.prod(expected), rel=1e-14
+    )
+    assert certificate.frobenius(s.weights, orientation="in-out").value == pytest.approx(
+        np.prod(s.radii), rel=1e-14
+    )
 
 
 def threads():
@@ -232,7 +236,7 @@ def test_descents_take_one_thread_for_factors_and_give_the_others_back():
         ([], "empty"),
         ([np.ones(3)], "not a finite matrix"),
         ([np.full((2, 2), np.nan)], "not a finite matrix"),
-        ([np.ones((2, 3)), np.ones((7, 4))], "7 rows"),
+        ([np.ones((2, 3)), np.ones((7, 4))], "7 inputs"),
     ],
 )
 def test_no_bound_for_what_is_no_network(weights, message):

@@ -22,7 +22,7 @@ import numpy as np
 from jax import Array
 
 from greatcircle import frames, losses, sphere
-from greatcircle.certificate.interior import optimum
+from greatcircle.certificate.interior import optimum, tight
 from greatcircle.descent import Callback, Result
 from greatcircle.network import Network, Weights
 from greatcircle.objective import value_of
@@ -56,8 +56,10 @@ ROUNDING = 1e-6
 
 
 def certified(network: Network, weights: Sequence[np.ndarray], scale: np.ndarray) -> float:
-    """The least bound that multipliers prove, for inputs that are multiplied by `scale`."""
-    return best_multipliers(network, weights, scale)[1]
+    """The certified bound of a network whose inputs are multiplied by `scale`."""
+    first, *others = (np.asarray(w, np.float64) for w in network.linear(weights))
+    matrices = [first * scale[:, None], *others]
+    return tight(matrices, activation=network.activation, orientation="in-out").value
 
 
 def descend_within(
@@ -147,7 +149,8 @@ def descend_within(
         except KeyboardInterrupt:
             ending = "interrupted", "interrupted from the keyboard"
         found = jax.device_get(last)
-    final = _grown(problem, found, goal / certified(network, found, scale))
+    reached = certified(network, found, scale)
+    final = _grown(problem, found, goal / reached) if reached else found
     return Result(
         weights=final,
         loss=float(problem.loss(final)),
@@ -257,7 +260,10 @@ def shrunk(
 def best_multipliers(
     network: Network, weights: Sequence[np.ndarray], scale: np.ndarray
 ) -> tuple[list[np.ndarray], float]:
-    """Multipliers of the best certificate there is, and its value."""
+    """Multipliers that prove the least bound for slopes in [0, 1] or [−1, 1], and the bound.
+
+    Frames need one of these intervals, whatever slopes the activation has.
+    """
     matrices = [np.asarray(w, np.float64).T for w in network.linear(weights)]
     matrices[0] = matrices[0] * scale
     least = -1.0 if network.activation.slopes[0] < 0 else 0.0

@@ -75,11 +75,12 @@ def checked_share(sample_weight: ArrayLike | None, rows: int) -> np.ndarray:
             f"sample_weight has shape {share.shape}; expected one weight for each of the "
             f"{rows} rows"
         )
-    if not np.all(np.isfinite(share) & (share >= 0)) or share.sum() == 0:
+    if not np.all(np.isfinite(share) & (share >= 0)) or not np.any(share):
         raise ValueError(
             "sample_weight must be finite, not negative, and not all zero; its entries are from "
             f"{share.min():g} to {share.max():g}"
         )
+    share = share / share.max()  # the sum of large weights could overflow
     return share / share.sum()
 
 

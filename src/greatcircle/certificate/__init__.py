@@ -11,7 +11,7 @@
 | `lower` | no bound: the largest Jacobian norm found, which no bound can be below | seconds |
 
 All are float64 NumPy. They take a fitted model, and then are in units of y per unit of X, or the
-matrices (fan_in, fan_out) of any network. `verify` checks a certificate with NumPy alone.
+matrices of any network. `verify` checks a certificate with NumPy alone.
 """
 
 from greatcircle.certificate.ascent import Lower, lower
@@ -19,13 +19,15 @@ from greatcircle.certificate.box import Box
 from greatcircle.certificate.closed_form import fast, frobenius, spectral
 from greatcircle.certificate.interior import tight
 from greatcircle.certificate.local import local
-from greatcircle.certificate.proof import Certificate, digest, verify
+from greatcircle.certificate.proof import Certificate, digest
 from greatcircle.certificate.sdp import exact
+from greatcircle.certificate.verdict import Verdict, verify
 
 __all__ = [
     "Box",
     "Certificate",
     "Lower",
+    "Verdict",
     "digest",
     "exact",
     "fast",

@@ -72,6 +72,7 @@ def lower(
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
     at_least: float | None = None,
+    orientation: str | None = None,
     starts: int = 256,
     seed: int = 0,
     X: ArrayLike | None = None,
@@ -80,7 +81,7 @@ def lower(
 
     Parameters
     ----------
-    weights, biases, activation, inputs, at_least
+    weights, biases, activation, inputs, at_least, orientation
         As for `tight`, and the result is in the same units.
     starts
         How many random points to start from.
@@ -95,13 +96,13 @@ def lower(
     >>> round(certificate.lower([[[1.0, -1.0]], [[1.0], [-2.0]]], starts=8).value, 6)
     2.0
     """
-    of = stack(weights, biases, activation, inputs, at_least)
+    of = stack(weights, biases, activation, inputs, at_least, orientation)
     if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
         raise ValueError(f"starts is {starts!r}; expected a whole number from 1 up")
     on_sphere = getattr(getattr(weights, "scaling_", None), "name", "") == "paper"
     moving = of.active
     if on_sphere and inputs is not None:
-        moving = chosen_inputs(inputs, getattr(weights, "feature_names_in_", None), len(moving))[0]
+        moving = chosen_inputs(inputs, getattr(weights, "feature_names_in_", None), len(moving))
     rng = np.random.default_rng(seed)
     radius = np.resize(RADII, SCREENED * starts)[:, None]
     y = radius * rng.standard_normal((SCREENED * starts, len(of.scale)))

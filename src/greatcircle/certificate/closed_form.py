@@ -15,13 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from greatcircle.activations import Activation
-from greatcircle.certificate.finish import finished
-from greatcircle.certificate.proof import Certificate
+from greatcircle.certificate.finish import Candidate, finished
+from greatcircle.certificate.proof import Certificate, live_units, restricted
 from greatcircle.certificate.stack import Stack, stack
 from greatcircle.threads import one_thread
-
-NOTHING = 1e-30
-"""Stands for the norm of a matrix of zeros, so that a proof needs no division by zero."""
 
 
 def frobenius(
@@ -31,12 +28,12 @@ def frobenius(
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
     at_least: float | None = None,
+    orientation: str | None = None,
 ) -> Certificate:
     """∏ ‖W_i‖: training on spheres never changes it. Parameters as for `tight`."""
-    of = stack(weights, biases, activation, inputs, at_least)
-    product = math.prod(float(np.linalg.norm(a)) for a in of.matrices)
-    value = product or math.prod(operator_norms(of.matrices))
-    return finished(of, "frobenius", _of_products(of), value)
+    of = stack(weights, biases, activation, inputs, at_least, orientation)
+    value = math.prod(float(np.linalg.norm(a)) for a in of.matrices)
+    return finished(of, "frobenius", [products(of)._replace(value=value)])
 
 
 def spectral(
@@ -46,10 +43,11 @@ def spectral(
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
     at_least: float | None = None,
+    orientation: str | None = None,
 ) -> Certificate:
     """∏ ‖W_i‖_op, Eq. (2). Parameters as for `tight`."""
-    of = stack(weights, biases, activation, inputs, at_least)
-    return finished(of, "spectral", _of_products(of), math.prod(operator_norms(of.matrices)))
+    of = stack(weights, biases, activation, inputs, at_least, orientation)
+    return finished(of, "spectral", [products(of)])
 
 
 def fast(
@@ -59,48 +57,81 @@ def fast(
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
     at_least: float | None = None,
+    orientation: str | None = None,
 ) -> Certificate:
     """The closed form of ECLipsE-Fast; for slopes in [−1, 1] the spectral product.
 
     Never above the spectral product. Parameters as for `tight`.
     """
-    of = stack(weights, biases, activation, inputs, at_least)
+    of = stack(weights, biases, activation, inputs, at_least, orientation)
+    return finished(of, "fast", closed_forms(of))
+
+
+def closed_forms(of: Stack) -> list[Candidate]:
+    """The product of operator norms, and the recursion where it is valid."""
     if of.activation.slopes[0] < 0:
-        value = math.prod(operator_norms(of.matrices))
-        return finished(of, "fast", _of_products(of), value)
-    multipliers, value = recursion(of.matrices)
-    return finished(of, "fast", multipliers, value)
+        return [products(of)]
+    return [Candidate(*recursion(of.matrices), of.slopes(relaxed=True)), products(of)]
+
+
+def products(of: Stack) -> Candidate:
+    """Multipliers that prove ∏‖A_i‖_op."""
+    norms = operator_norms(of.matrices)
+    # For slopes [0, 1], X_i = ½λ_i at least if λ_i = 2X_{i−1}/‖A_i‖².
+    factor = 1.0 if of.activation.slopes[0] < 0 else 2.0
+    multipliers, product = [], np.float64(1.0)
+    for a, norm in zip(of.matrices[:-1], norms[:-1], strict=True):
+        product *= norm
+        # A layer of zeros makes the network constant, and then no multiplier matters.
+        with np.errstate(over="ignore"):  # the proof rejects infinity
+            multiplier = factor / product / product if product else 0.0
+        multipliers.append(np.full(len(a), multiplier))
+    return Candidate(multipliers, math.prod(norms), of.slopes(relaxed=True))
 
 
 def operator_norms(matrices: Sequence[np.ndarray]) -> list[float]:
-    """Largest singular value of each; the first matrix of zeros has `NOTHING`, others one."""
+    """Largest singular value of each."""
     with one_thread():
-        norms = [float(np.linalg.norm(a, 2)) for a in matrices]
-    zeros = [i for i, norm in enumerate(norms) if norm == 0]
-    return [norm or (NOTHING if i == zeros[0] else 1.0) for i, norm in enumerate(norms)]
+        return [float(np.linalg.norm(a, 2)) for a in matrices]
 
 
 def recursion(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], float]:
     """Multipliers c·1 of each hidden layer for slopes [0, 1], and the bound that they prove."""
+    slopes = [np.tile([0.0, 1.0], (len(a), 1)) for a in matrices[:-1]]
+    live = live_units(matrices, slopes)
+    if not np.any(live[-1]):
+        return [np.zeros(len(a)) for a in matrices[:-1]], 0.0
+    units, before = normalised(restricted(matrices, live))
+    inverse, multipliers = np.eye(units[0].shape[1]), []
+    for a, norm in zip(units[:-1], before[:-1], strict=True):
+        gram = a @ inverse @ a.T
+        c = 2 / float(np.linalg.eigvalsh(gram)[-1])
+        inverse = np.linalg.inv(c * np.eye(len(a)) - 0.25 * c**2 * gram)
+        with np.errstate(over="ignore"):  # the proof rejects infinity
+            multipliers.append(np.full(len(a), c / norm / norm))
+    last = units[-1] @ inverse @ units[-1].T
+    value = float(before[-1]) * math.sqrt(float(np.linalg.eigvalsh(last)[-1]))
+    return everywhere(multipliers, live), value
+
+
+def normalised(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+    """The same layers with norms one, and the products of the norms taken off.
+
+    Only A₁A₁ᵀ and A_lᵀA_l matter for bounds: many inputs or outputs are replaced by fewer.
+    """
     norms = operator_norms(matrices)
     units = [a / norm for a, norm in zip(matrices, norms, strict=True)]
-    inverse, before, multipliers = np.eye(matrices[0].shape[1]), 1.0, []
-    for a, norm in zip(units[:-1], norms[:-1], strict=True):
-        seen = a @ inverse @ a.T
-        c = 2 / max(float(np.linalg.eigvalsh(seen)[-1]), NOTHING)
-        inverse = np.linalg.inv(c * np.eye(len(a)) - 0.25 * c**2 * seen)
-        before *= norm
-        multipliers.append(np.full(len(a), c / before**2))
-    last = units[-1] @ inverse @ units[-1].T
-    largest = max(float(np.linalg.eigvalsh(last)[-1]), NOTHING**2)
-    return multipliers, before * norms[-1] * math.sqrt(largest)
+    if units[0].shape[1] > units[0].shape[0]:
+        units[0] = np.linalg.qr(units[0].T).R.T
+    if units[-1].shape[0] > units[-1].shape[1]:
+        units[-1] = np.linalg.qr(units[-1]).R
+    return units, np.cumprod(norms)
 
 
-def _of_products(of: Stack) -> list[np.ndarray]:
-    """Multipliers that prove ∏‖A_i‖_op."""
-    norms = operator_norms(of.matrices)[:-1]
-    # For slopes [0, 1], X_i = ½λ_i at least if λ_i = 2X_{i−1}/‖A_i‖².
-    factor = 1.0 if of.activation.slopes[0] < 0 else 2.0
-    sizes = [len(a) for a in of.matrices[:-1]]
-    squares = np.cumprod(np.square(norms))
-    return [np.full(n, factor / s) for n, s in zip(sizes, squares, strict=True)]
+def everywhere(multipliers: Sequence[np.ndarray], live: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Multipliers of live units, with zeros for all others."""
+    found = []
+    for m, on in zip(multipliers, live[1:-1], strict=True):
+        found.append(np.zeros(len(on)))
+        found[-1][on] = m
+    return found

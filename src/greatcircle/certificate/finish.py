@@ -8,43 +8,53 @@ Else the value alone grows by 1 + δ, and the room is δ/(1 + δ) times M withou
 block of the outputs.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from greatcircle.certificate.box import Box
-from greatcircle.certificate.proof import Certificate, is_positive, proof_matrix
+from greatcircle.certificate.proof import Certificate, proves, rounding_margin
 from greatcircle.certificate.stack import Stack
 
-FLOAT32 = 2.0**-22
-"""Four times the largest relative error of rounding to float32: scale and weight may each be."""
+
+class Candidate(NamedTuple):
+    """Multipliers, the bound that they should prove, and the slopes they were found for."""
+
+    multipliers: Sequence[np.ndarray]
+    value: float
+    slopes: Sequence[np.ndarray]
 
 
 def finished(
-    of: Stack,
-    method: str,
-    multipliers: Sequence[np.ndarray],
-    value: float,
-    slopes: Sequence[np.ndarray] | None = None,
-    box: Box | None = None,
+    of: Stack, method: str, candidates: Iterable[Candidate], box: Box | None = None
 ) -> Certificate:
-    """A certificate with as little room as its check needs; slopes relaxed unless given."""
+    """The lowest bound that any of the candidates proves, as a certificate."""
     layers = [w.T for w in of.weights]
-    exact = of.certificate(
-        value, method, multipliers, of.slopes(relaxed=True) if slopes is None else slopes
-    )
-    exact = replace(exact, box=box)
+    proved = [
+        found
+        for c in candidates
+        if (found := _proved(of.certificate(c.value, method, c.multipliers, c.slopes, box), layers))
+    ]
+    if not proved:
+        raise ArithmeticError(
+            f"no multipliers prove a bound for {method!r} in double precision: the weights may "
+            "differ by too many orders of magnitude; try other units of the data"
+        )
+    least = min(proved, key=lambda found: found.value)
+    return replace(least, margin=rounding_margin(least, layers))
+
+
+def _proved(certificate: Certificate, layers: Sequence[np.ndarray]) -> Certificate | None:
+    """The certificate with as little room as its check needs, or None where none suffices."""
+    if not np.isfinite(certificate.value):
+        return None
     for room in (0.0, *np.logspace(-13, -2, 23)):
-        found = _with_room(exact, float(room))
-        made = proof_matrix(found, layers)
-        if made is not None and is_positive(*made):
-            return replace(found, margin=_margin(of, found))
-    raise ArithmeticError(
-        f"the multipliers do not prove the bound {value:.6g} in double precision: the weights may "
-        "differ by too many orders of magnitude; try other units of the data"
-    )
+        found = _with_room(certificate, float(room))
+        if proves(found, layers):
+            return found
+    return None
 
 
 def _with_room(certificate: Certificate, room: float) -> Certificate:
@@ -54,14 +64,3 @@ def _with_room(certificate: Certificate, room: float) -> Certificate:
     multipliers = tuple(m / grow ** (2 * i) for i, m in enumerate(certificate.multipliers, start=1))
     value = certificate.value * grow ** (len(multipliers) + 1)
     return replace(certificate, value=value, multipliers=multipliers)
-
-
-def _margin(of: Stack, certificate: Certificate) -> float:
-    """What weights that are rounded to float32 can add to the bound, as a part of it.
-
-    δf = A_l D_{l−1} ⋯ D_1 A_1 δx, with the difference quotients of the units in D, |D| ≤ 1. The
-    certificate bounds the norm of that product for all such D; if each entry of each A changes by a
-    part ε, the product changes by at most (1 + ε)^l − 1 times |A_l| ⋯ |A_1|, entry by entry.
-    """
-    most = math.prod(float(np.linalg.norm(np.abs(a), 2)) for a in of.matrices)
-    return math.expm1(len(of.matrices) * math.log1p(FLOAT32)) * most / certificate.value

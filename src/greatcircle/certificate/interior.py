@@ -9,7 +9,7 @@ small matrices, entry by entry, and ten to forty iterations bring L² within 1e-
 Every iterate has M ≻ 0, so wherever the method ends, what it has is a bound.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import product
@@ -20,11 +20,14 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from greatcircle.activations import Activation
-from greatcircle.certificate.closed_form import NOTHING, operator_norms
-from greatcircle.certificate.finish import finished
-from greatcircle.certificate.proof import UNIT, Certificate
+from greatcircle.certificate.closed_form import closed_forms, everywhere, normalised
+from greatcircle.certificate.finish import Candidate, finished
+from greatcircle.certificate.proof import UNIT, Certificate, live_units, restricted
 from greatcircle.certificate.stack import stack
 from greatcircle.threads import one_thread
+
+NOTHING = 1e-30
+"""Least square of a bound of normalised layers: the search divides by it."""
 
 GAP = 1e-7
 """Relative distance of L² to the optimum at which the method ends."""
@@ -38,6 +41,9 @@ SMALL = 400
 """Up to this size of M more than one thread costs more than it gives."""
 
 
+Solver = Callable[["Program", np.ndarray, float], tuple[np.ndarray, float]]
+
+
 def tight(
     weights: Any,
     *,
@@ -45,13 +51,14 @@ def tight(
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
     at_least: float | None = None,
+    orientation: str | None = None,
 ) -> Certificate:
-    """The least bound that one multiplier for each hidden unit can prove.
+    """The LipSDP-Neuron bound: the least that one multiplier per hidden unit can prove.
 
     Parameters
     ----------
     weights
-        A fitted model, or the matrices (fan_in, fan_out) of a network.
+        A fitted model, or the matrices of a network.
     biases
         Biases of the layers, where matrices are given. They do not change a global bound; the
         certificate then speaks for them too.
@@ -62,6 +69,9 @@ def tight(
     at_least
         For a model with `scaling="paper"`, whose bound falls with ‖x‖: the least ‖x‖ for which the
         bound is to hold; 1 unless said.
+    orientation
+        How matrices are stored: "in-out" for (fan_in, fan_out), which is assumed unless all of them
+        are square, or "out-in" for (fan_out, fan_in), as in PyTorch.
 
     Examples
     --------
@@ -70,36 +80,42 @@ def tight(
     >>> round(certificate.spectral(weights).value, 6), round(certificate.tight(weights).value, 6)
     (2.0, 1.0)
     """
-    of = stack(weights, biases, activation, inputs, at_least)
-    multipliers, value = optimum(of.matrices, of.slopes())
-    return finished(of, "tight", multipliers, value, of.slopes())
+    of = stack(weights, biases, activation, inputs, at_least, orientation)
+    best = Candidate(*optimum(of.matrices, of.slopes()), of.slopes())
+    return finished(of, "tight", [best, *closed_forms(of)])
 
 
 def optimum(
-    matrices: Sequence[np.ndarray], slopes: Sequence[np.ndarray]
+    matrices: Sequence[np.ndarray],
+    slopes: Sequence[np.ndarray],
+    solve: "Solver | None" = None,
 ) -> tuple[list[np.ndarray], float]:
-    """Multipliers of each hidden layer, and the bound that they prove."""
-    units, before = normalised(matrices)
+    """Multipliers of each hidden layer, and the bound that they prove.
+
+    Parameters
+    ----------
+    matrices
+        Layers A, with scale and gain.
+    slopes
+        (α, β) of each hidden unit.
+    solve
+        Minimises L² from given multipliers with M ≻ 0; the interior-point method unless said.
+    """
+    solve = solve or _solve
+    live = live_units(matrices, slopes)
+    if not np.any(live[-1]):
+        return [np.zeros(len(a)) for a in matrices[:-1]], 0.0
+    units, before = normalised(restricted(matrices, live))
     if len(units) == 1:
         return [], float(before[-1])
+    slopes = [s[on] for s, on in zip(slopes, live[1:-1], strict=True)]
     first, square = start(units, slopes)
     program = Program.of(units, slopes, WIDTH)
     with one_thread() if len(program.P) <= SMALL else nullcontext():
-        kept, square = _solve(program, first[program.kept], square)
+        kept, square = solve(program, first[program.kept], square)
         multipliers, square = with_linear_units(units, slopes, program.kept, kept, first, square)
-    return layered(units, before, multipliers), float(before[-1] * np.sqrt(square))
-
-
-def normalised(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-    """The same layers with norms one, and the products of the norms taken off."""
-    norms = operator_norms(matrices)
-    units = [a / norm for a, norm in zip(matrices, norms, strict=True)]
-    # Only A₁A₁ᵀ and A_lᵀA_l matter: wide inputs and outputs are turned into fewer.
-    if units[0].shape[1] > units[0].shape[0]:
-        units[0] = np.linalg.qr(units[0].T).R.T
-    if units[-1].shape[0] > units[-1].shape[1]:
-        units[-1] = np.linalg.qr(units[-1]).R
-    return units, np.cumprod(norms)
+    found = everywhere(layered(units, before, multipliers), live)
+    return found, float(before[-1] * np.sqrt(square))
 
 
 def layered(

@@ -5,8 +5,7 @@ does not contain zero is linear there, and one of `tanh` is never as steep as at
 get there. The multipliers are the best ones for these slopes, and `verify` finds the slopes anew.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ from numpy.typing import ArrayLike
 
 from greatcircle.activations import ACTIVATIONS, Activation
 from greatcircle.certificate.box import RULES, Box, slopes_in_box
-from greatcircle.certificate.finish import finished
+from greatcircle.certificate.closed_form import closed_forms
+from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.interior import optimum
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import Stack, stack
@@ -30,13 +30,14 @@ def local(
     biases: Sequence[ArrayLike] | None = None,
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
+    orientation: str | None = None,
 ) -> Certificate:
     """The least bound that multipliers can prove for inputs between `low` and `high`.
 
     Parameters
     ----------
     weights
-        A fitted model, or the matrices (fan_in, fan_out) of a network.
+        A fitted model, or the matrices of a network.
     low, high
         Corners of the box in the units of X: a number for each input, or for a model that was
         fitted with names a dictionary; inputs that it leaves out are not bounded.
@@ -47,6 +48,8 @@ def local(
         and declared ones have the slopes in a box that they have everywhere.
     inputs
         Names or numbers of the inputs that vary. The others are held fixed, anywhere in the box.
+    orientation
+        As for `tight`.
 
     Examples
     --------
@@ -60,7 +63,7 @@ def local(
             "local needs inputs that are scaled one by one, and scaling='paper' divides them by "
             "‖x‖; use certificate.tight with at_least, or fit with scaling='standard'"
         )
-    of = stack(weights, biases, activation, inputs)
+    of = stack(weights, biases, activation, inputs, None, orientation)
     names = getattr(weights, "feature_names_in_", None)
     corners = [_corner(name, c, names, of) for name, c in (("low", low), ("high", high))]
     if not np.all(corners[0] <= corners[1]):
@@ -76,12 +79,16 @@ def local(
         ends = [np.where(of.scale == 0, of.shift, c) for c in corners]
         box = Box(ends[0], ends[1], of.shift, of.scale, name)
         slopes = tuple(slopes_in_box(box, [w.T for w in of.weights], of.biases))
-        of = replace(of, holds=of.holds.replace("everywhere", "in a box", 1))
-    try:
-        return finished(of, "local", *optimum(of.matrices, slopes), slopes, box)
-    except ArithmeticError:  # linear units ask for large multipliers; wider slopes do not
+    return finished(of, "local", _candidates(of, slopes), box)
+
+
+def _candidates(of: Stack, slopes: Sequence[np.ndarray]) -> Iterator[Candidate]:
+    yield Candidate(*optimum(of.matrices, slopes), slopes)
+    # Units that are linear in the box ask for large multipliers; with wider slopes they do not.
+    if any(np.any(s[:, 0] > 0) for s in slopes):
         wider = [np.stack([np.minimum(s[:, 0], 0.0), s[:, 1]], axis=1) for s in slopes]
-        return finished(of, "local", *optimum(of.matrices, wider), wider, box)
+        yield Candidate(*optimum(of.matrices, wider), wider)
+    yield from closed_forms(of)
 
 
 def _corner(which: str, given: Corner, names: np.ndarray | None, of: Stack) -> np.ndarray:

@@ -1,10 +1,10 @@
 """What a certificate says, and the check that trusts nothing else of this library.
 
-A layer is z = A h, with A the transpose of a weight matrix here, so that a unit's row of A is what
-it sees. Every unit's difference quotient lies between its slopes α and β, which for the difference
-of any two inputs says (δh − α δz)(δh − β δz) ≤ 0. Multiply each of these by a number λ ≥ 0, add
-‖δx‖² − ‖δf‖²/L², and ask whether the sum, a quadratic form in all differences, can be negative. If
-it cannot, L is a Lipschitz bound. Completed by one more block for δf, the form has the matrix
+A layer is z = A h, with A the transpose of a weight matrix, so that row k of A holds the weights of
+unit k. Every unit's difference quotient lies between its slopes α and β, so for any two inputs
+(δh − α δz)(δh − β δz) ≤ 0. Multiply each of these by a number λ ≥ 0, add ‖δx‖² − ‖δf‖²/L², and ask
+whether the sum, a quadratic form in all differences, can be negative. If it cannot, L is a
+Lipschitz bound. Completed by one more block for δf, the form has the matrix
 
     M = ⎡ I + A₁ᵀ(αβλ)A₁   −½A₁ᵀ(α+β)λ                         ⎤
         ⎢ −½(α+β)λA₁        λ₁ + A₂ᵀ(αβλ)A₂   …                ⎥
@@ -14,27 +14,28 @@ it cannot, L is a Lipschitz bound. Completed by one more block for δf, the form
 (Fazlyab et al. 2019, LipSDP-Neuron; `docs/certificates.md` derives it). For slopes [0, 1] its
 diagonal blocks are I, λ₁, …, λ_{l−1}, L²; for [−1, 1] it is block diagonal but for the last block.
 
-M is positive semidefinite if the Cholesky factorisation of a slightly smaller matrix ends without
-the root of a negative number: see `verify`.
+Before M is formed, the network is made smaller and brought to ordinary size: units that no input
+reaches or that reach no output are left out, many inputs or outputs are replaced by as many as the
+neighbouring layer has units, and each layer is divided by a power of two (`_reduced`).
 """
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from hashlib import sha256
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.certificate.box import RULES, Box, slopes_in_box
+from greatcircle.certificate.box import FLOAT32, RULES, Box, slopes_in_box
 
 UNIT = 2.0**-53
 """Largest relative error of one rounding."""
 
 
 SMALLEST = 1e-280
-"""Least entry on the diagonal of M for which underflow is nothing beside `8 * UNIT`."""
+"""Smallest diagonal entry of M for which underflow is negligible beside `8 * UNIT`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,13 +61,17 @@ class Certificate:
         SHA-256 of weights and biases.
     margin
         Relative allowance for weights rounded to float32: with them the bound is at most
-        `value * (1 + margin)`.
+        `value * (1 + margin)`. Infinite where nothing is claimed.
     declared
-        Whether the slopes are a user's word.
+        Whether the slopes are those a user declared for an activation of their own.
     holds
-        Where the bound holds, in words.
+        Where the bound holds, in words: `scope` of the next three.
     box
-        Where it holds, in numbers; None for everywhere.
+        Box of inputs in which it holds; None for everywhere.
+    inputs
+        Names or numbers of the inputs that vary, the others being held fixed; None for all.
+    at_least
+        The least ‖x‖ for which it holds, for a model that divides inputs by their norm.
     """
 
     value: float
@@ -76,10 +81,12 @@ class Certificate:
     scale: np.ndarray
     gain: float
     digest: str
-    margin: float = 0.0
+    margin: float = np.inf
     declared: bool = False
     holds: str = "everywhere"
     box: Box | None = None
+    inputs: tuple[str | int, ...] | None = None
+    at_least: float | None = None
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Certificate):
@@ -101,35 +108,18 @@ def _same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b))
 
 
-def verify(
-    certificate: Certificate, weights: Any, biases: Sequence[ArrayLike] | None = None
-) -> bool:
-    """Whether the certificate's numbers prove its value for these weights.
-
-    Rigorous in floating point. The Cholesky factor R of a matrix B that was computed in any order
-    satisfies RᵀR = B + E with abs(E) ≤ γ/(1 − γ) d dᵀ, where d² is the diagonal of B and
-    γ = (n + 2)u/(1 − (n + 2)u) (Higham 2002, Theorem 10.3; Rump 2006, Theorem 2.3). So if B = M − c
-    has one, M is positive semidefinite as soon as c is at least γ/(1 − γ) times the trace, plus
-    what was rounded while M was made.
-
-    Parameters
-    ----------
-    certificate
-        What to check.
-    weights
-        Matrices (fan_in, fan_out), or a fitted model.
-    biases
-        Biases of the layers, where the certificate was made with them.
-    """
-    if hasattr(weights, "layers"):
-        weights, biases = weights.layers()
-    if digest(weights, biases) != certificate.digest:
-        return False
-    matrices = [np.asarray(w, np.float64).T for w in weights]
-    if certificate.box is not None and not _slopes_hold(certificate, matrices, biases):
-        return False
-    made = proof_matrix(certificate, matrices)
-    return made is not None and is_positive(*made)
+def scope(
+    box: Box | None = None,
+    inputs: Sequence[str | int] | None = None,
+    at_least: float | None = None,
+) -> str:
+    """Where a bound holds, in words."""
+    words = "everywhere" if box is None else "in a box"
+    if at_least is not None:
+        words = f"for ‖x‖ ≥ {repr(float(at_least)).removesuffix('.0')}"
+    if inputs is not None:
+        words += f", other inputs than {', '.join(map(str, inputs))} fixed"
+    return words
 
 
 def digest(weights: Sequence[ArrayLike], biases: Sequence[ArrayLike] | None = None) -> str:
@@ -141,48 +131,205 @@ def digest(weights: Sequence[ArrayLike], biases: Sequence[ArrayLike] | None = No
     return state.hexdigest()
 
 
-def proof_matrix(
-    certificate: Certificate, matrices: Sequence[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """M, and a bound on the rounding of each entry; None where the numbers make no proof at all."""
-    first, last = matrices[0], matrices[-1]
-    sizes = [first.shape[1], *(len(a) for a in matrices)]
-    multipliers, slopes = certificate.multipliers, certificate.slopes
-    proper = (
-        0 < certificate.value < np.inf
-        and np.shape(certificate.scale) == (sizes[0],)
+def flaw(
+    certificate: Certificate,
+    weights: Sequence[ArrayLike],
+    biases: Sequence[ArrayLike] | None = None,
+) -> str:
+    """Say why a certificate proves nothing for these weights; an empty text where it proves.
+
+    Scale, gain and slopes are taken as the certificate has them, but for the slopes in a box.
+
+    Parameters
+    ----------
+    certificate
+        What to check.
+    weights
+        Matrices (fan_in, fan_out).
+    biases
+        Biases of the layers, where the certificate was made with them.
+    """
+    if digest(weights, biases) != certificate.digest:
+        return "the weights and biases are not those that the certificate was made for"
+    layers = [np.asarray(w, np.float64).T for w in weights]
+    if not _is_well_formed(certificate, layers):
+        return "its fields do not have the shapes and ranges that a proof needs"
+    if certificate.holds != scope(certificate.box, certificate.inputs, certificate.at_least):
+        return "its words (`holds`) do not say where it holds"
+    if certificate.box is not None and not _slopes_hold(certificate, layers, biases):
+        return "its slopes are not those of the units in its box"
+    if not proves(certificate, layers):
+        return f"its multipliers do not prove the bound {certificate.value:.6g}"
+    if certificate.margin < rounding_margin(certificate, layers) * (1 - 1e-9):
+        return "its margin is too small for weights rounded to float32"
+    return ""
+
+
+def _is_well_formed(certificate: Certificate, layers: Sequence[np.ndarray]) -> bool:
+    sizes = [layers[0].shape[1], *(len(a) for a in layers)]
+    multipliers, slopes, scale = certificate.multipliers, certificate.slopes, certificate.scale
+    return bool(
+        0 <= certificate.value < np.inf
+        and certificate.margin >= 0
+        and np.isfinite(certificate.gain)
+        and np.shape(scale) == (sizes[0],)
         and [np.shape(m) for m in multipliers] == [(n,) for n in sizes[1:-1]]
         and [np.shape(s) for s in slopes] == [(n, 2) for n in sizes[1:-1]]
-        and all(np.all(np.isfinite(a)) for a in (*matrices, *multipliers, *slopes))
+        and all(np.all(np.isfinite(a)) for a in (*layers, *multipliers, *slopes, scale))
         and all(np.all(m >= 0) for m in multipliers)
+        and all(np.all((s >= -1) & (s <= 1)) and np.all(s[:, 0] <= s[:, 1]) for s in slopes)
     )
-    if not proper:
+
+
+def rounding_margin(certificate: Certificate, layers: Sequence[np.ndarray]) -> float:
+    """Relative increase of the bound that rounding the weights to float32 can cause.
+
+    δf = A_l D_{l−1} ⋯ D_1 A_1 δx, with the difference quotients of the units in D, |D| ≤ 1. The
+    certificate bounds the norm of that product for all such D; if each entry of each A changes by
+    a part ε, the product changes by at most (1 + ε)^l − 1 times |A_l| ⋯ |A_1|, entry by entry.
+    """
+    if certificate.value == 0:
+        return 0.0  # zeros stay zeros
+    with np.errstate(divide="ignore", over="ignore"):
+        given = scaled(layers, certificate.scale, certificate.gain)
+        sizes = [np.linalg.norm(np.abs(a), 2) for a in given]
+        times = np.exp(np.sum(np.log(sizes)) - np.log(certificate.value))
+    return float(np.expm1(len(layers) * np.log1p(FLOAT32)) * times)
+
+
+def scaled(layers: Sequence[np.ndarray], scale: ArrayLike, gain: Any) -> list[np.ndarray]:
+    """The layers with scale and gain in the first and the last of them."""
+    first, *others = layers
+    made = [first * np.asarray(scale), *others]
+    made[-1] = made[-1] * gain
+    return made
+
+
+# --- the smaller network --------------------------------------------------------------------------
+
+
+def live_units(layers: Sequence[np.ndarray], slopes: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Which inputs, hidden units and outputs lie on a path from an input to an output.
+
+    A weight of zero is no path, and neither is a unit whose slopes are both zero. Where no output
+    is left, the network is constant.
+    """
+    reached = [np.ones(layers[0].shape[1], bool)]
+    for i, a in enumerate(layers):
+        moves = np.any(slopes[i] != 0, axis=1) if i < len(slopes) else np.ones(len(a), bool)
+        reached.append(np.any((a != 0) & reached[-1], axis=1) & moves)
+    live = [reached.pop()]
+    for a, here in zip(layers[::-1], reached[::-1], strict=True):
+        live.insert(0, here & np.any((a != 0) & live[0][:, None], axis=0))
+    return live
+
+
+def restricted(layers: Sequence[np.ndarray], live: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The layers between live units."""
+    return [a[np.ix_(to, of)] for a, (of, to) in zip(layers, pairwise(live), strict=True)]
+
+
+class _Network(NamedTuple):
+    layers: list[np.ndarray]
+    multipliers: list[np.ndarray]
+    slopes: list[np.ndarray]
+    value: np.floating
+
+
+def _reduced(certificate: Certificate, layers: Sequence[np.ndarray]) -> _Network | None:
+    """A smaller network of ordinary size with the same proof, or None where its bound is zero."""
+    scale, gain = np.asarray(certificate.scale), certificate.gain
+    # A product that underflows is not zero: signs decide what is live.
+    signs = scaled([np.sign(a) for a in layers], np.sign(scale), np.sign(gain))
+    live = live_units(signs, certificate.slopes)
+    if not np.any(live[-1]):
         return None
+    kept = restricted(scaled(layers, scale, gain), live)
+    kept[0] = narrowed(kept[0])
+    kept[-1] = narrowed(kept[-1].T).T
+    # A layer divided by 2ᵉ divides the bound by 2ᵉ, and multiplies the multipliers of it and of the
+    # later layers by 4ᵉ. No digit changes.
+    exponents = np.cumsum([np.frexp(np.max(np.abs(a)))[1] for a in kept])
+    each = np.diff(exponents, prepend=0)
+    return _Network(
+        [np.ldexp(a, -e) for a, e in zip(kept, each, strict=True)],
+        [
+            np.ldexp(m[on], 2 * e)
+            for m, on, e in zip(certificate.multipliers, live[1:], exponents, strict=False)
+        ],
+        [s[on] for s, on in zip(certificate.slopes, live[1:], strict=False)],
+        np.ldexp(np.float64(certificate.value), -exponents[-1]),
+    )
+
+
+def narrowed(a: np.ndarray) -> np.ndarray:
+    """A square R with R Rᵀ ⪰ A Aᵀ in exact arithmetic, where A has more columns than rows.
+
+    Then A = R C with ‖C‖ ≤ 1 (Douglas 1966): what inputs δx do to the first layer, inputs
+    u = C δx that are no longer do to R. So a bound of the network with R is one of that with A.
+    """
+    rows, columns = a.shape
+    if columns <= rows:
+        return a
+    unit = np.exp2(np.round(np.log2(np.max(np.abs(a), axis=1, keepdims=True))))
+    even = a / unit
+    gram = even @ even.T
+    # Rounding of A itself and of its products (Higham 2002, Eq. 3.5), and of the factor (Theorem
+    # 10.3), both at most this part of the trace; doubled.
+    part = 2 * (_gamma(columns + 8) + _gamma(rows + 4))
+    return unit * np.linalg.cholesky(gram + part * np.trace(gram) * np.eye(rows))
+
+
+def _gamma(n: int) -> float:
+    return n * UNIT / (1 - n * UNIT)
+
+
+# --- the proof ------------------------------------------------------------------------------------
+
+
+def proves(certificate: Certificate, layers: Sequence[np.ndarray]) -> bool:
+    """Whether M is positive semidefinite, for layers A and the certificate's scale and gain."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        try:
+            network = _reduced(certificate, layers)
+            return network is None or _is_positive(*_proof_matrix(network))
+        except np.linalg.LinAlgError:
+            return False
+
+
+def _proof_matrix(network: _Network) -> tuple[np.ndarray, np.ndarray]:
+    """M, and a bound on the rounding of each entry."""
+    layers = network.layers
+    sizes = [layers[0].shape[1], *(len(a) for a in layers)]
     ends = np.cumsum([0, *sizes])
     block = [slice(a, b) for a, b in pairwise(ends)]
     n = int(ends[-1])
     M, error = np.zeros((n, n)), np.zeros((n, n))
     M[block[0], block[0]] = np.eye(sizes[0])
-    with np.errstate(over="ignore", invalid="ignore"):
-        M[block[-1], block[-1]] = np.eye(sizes[-1]) * (certificate.value**2 * (1 - 4 * UNIT))
-        for i, (a, m, s) in enumerate(zip(matrices[:-1], multipliers, slopes, strict=True)):
-            a = a * certificate.scale if i == 0 else a
-            before, after = block[i], block[i + 1]
-            M[after, after] = np.diag(m)
-            M[after, before] = (-0.5 * (s[:, 0] + s[:, 1]) * m)[:, None] * a
-            M[before, after] = M[after, before].T
-            product = (s[:, 0] * s[:, 1] * m)[:, None]
-            M[before, before] += a.T @ (product * a)
-            error[before, before] = (len(a) + 8) * UNIT * (np.abs(a.T) @ (np.abs(product * a)))
-        M[block[-1], block[-2]] = (
-            last * certificate.gain * (certificate.scale if len(matrices) == 1 else 1.0)
-        )
-        M[block[-2], block[-1]] = M[block[-1], block[-2]].T
-        return M, 1.01 * (error + 8 * UNIT * np.abs(M))
+    M[block[-1], block[-1]] = np.eye(sizes[-1]) * (network.value**2 * (1 - 4 * UNIT))
+    hidden = zip(layers[:-1], network.multipliers, network.slopes, strict=True)
+    for i, (a, m, s) in enumerate(hidden):
+        before, after = block[i], block[i + 1]
+        M[after, after] = np.diag(m)
+        M[after, before] = (-0.5 * (s[:, 0] + s[:, 1]) * m)[:, None] * a
+        M[before, after] = M[after, before].T
+        product = (s[:, 0] * s[:, 1] * m)[:, None]
+        M[before, before] += a.T @ (product * a)
+        error[before, before] = (len(a) + 8) * UNIT * (np.abs(a.T) @ (np.abs(product * a)))
+    M[block[-1], block[-2]] = layers[-1]
+    M[block[-2], block[-1]] = layers[-1].T
+    return M, 1.01 * (error + 8 * UNIT * np.abs(M))
 
 
-def is_positive(M: np.ndarray, error: np.ndarray) -> bool:
-    """Whether every matrix within `error` of M, entry by entry, is positive semidefinite."""
+def _is_positive(M: np.ndarray, error: np.ndarray) -> bool:
+    """Whether every matrix within `error` of M, entry by entry, is positive semidefinite.
+
+    Rigorous in floating point. The Cholesky factor R of a matrix B that was computed in any order
+    satisfies RᵀR = B + E with abs(E) ≤ γ/(1 − γ) d dᵀ, where d² is the diagonal of B and
+    γ = (n + 2)u/(1 − (n + 2)u) (Higham 2002, Theorem 10.3; Rump 2006, Theorem 2.3). So if B = M − c
+    has one, M is positive semidefinite as soon as c is at least γ/(1 − γ) times the trace, plus
+    what was rounded while M was made.
+    """
     diagonal = np.diagonal(M)
     if not np.all(np.isfinite(M)) or np.any(diagonal < SMALLEST):
         return False
@@ -190,33 +337,28 @@ def is_positive(M: np.ndarray, error: np.ndarray) -> bool:
     root = np.exp2(-np.round(np.log2(diagonal) / 2))
     M, error = root[:, None] * M * root, root[:, None] * error * root
     n = len(M)
-    gamma = (n + 2) * UNIT / (1 - (n + 2) * UNIT)
-    with np.errstate(over="ignore"):
-        size = np.linalg.norm(error)
-    lowered = 1.01 * (gamma / (1 - gamma) * np.trace(M) + size) + 8 * UNIT
+    gamma = _gamma(n + 2)
+    lowered = 1.01 * (gamma / (1 - gamma) * np.trace(M) + np.linalg.norm(error)) + 8 * UNIT
     if not np.isfinite(lowered):
         return False
-    try:
-        factor = np.linalg.cholesky(M - lowered * np.eye(n))
-    except np.linalg.LinAlgError:
-        return False
+    factor = np.linalg.cholesky(M - lowered * np.eye(n))  # raises where there is none
     return bool(np.all(np.isfinite(factor)))
 
 
 def _slopes_hold(
-    certificate: Certificate, matrices: Sequence[np.ndarray], biases: Sequence[ArrayLike] | None
+    certificate: Certificate, layers: Sequence[np.ndarray], biases: Sequence[ArrayLike] | None
 ) -> bool:
+    """Whether the slopes contain those that the units have in the box."""
     box, scale = certificate.box, np.asarray(certificate.scale)
-    assert box is not None
-    shape = (matrices[0].shape[1],)
-    if box.activation not in RULES or any(
-        np.shape(a) != shape for a in (box.low, box.high, box.shift, box.scale, scale)
-    ):
+    shape = (layers[0].shape[1],)
+    if box is None or box.activation not in RULES:
+        return False
+    if any(np.shape(a) != shape for a in (box.low, box.high, box.shift, box.scale)):
         return False
     if not np.all((scale == 0) | (scale == box.scale)) or not np.all(box.low <= box.high):
         return False
-    found = slopes_in_box(box, matrices, biases)
-    return len(found) == len(certificate.slopes) and all(
-        s.shape == np.shape(t) and bool(np.all((s[:, 0] >= t[:, 0]) & (s[:, 1] <= t[:, 1])))
+    found = slopes_in_box(box, layers, biases)
+    return all(
+        bool(np.all((s[:, 0] >= t[:, 0]) & (s[:, 1] <= t[:, 1])))
         for s, t in zip(found, certificate.slopes, strict=True)
     )

@@ -16,15 +16,9 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from greatcircle.activations import Activation
-from greatcircle.certificate.finish import finished
-from greatcircle.certificate.interior import (
-    WIDTH,
-    Program,
-    layered,
-    normalised,
-    start,
-    with_linear_units,
-)
+from greatcircle.certificate.closed_form import closed_forms
+from greatcircle.certificate.finish import Candidate, finished
+from greatcircle.certificate.interior import Program, optimum
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import stack
 
@@ -36,23 +30,20 @@ def exact(
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
     at_least: float | None = None,
+    orientation: str | None = None,
 ) -> Certificate:
     """The bound of `tight` by Clarabel, an independent solver: `pip install 'greatcircle[sdp]'`.
 
     It is the optimum over all multipliers (LipSDP-Neuron), not the true Lipschitz constant.
     Parameters as for `tight`.
     """
-    of = stack(weights, biases, activation, inputs, at_least)
-    slopes = of.slopes()
-    units, before = normalised(of.matrices)
-    if len(units) == 1:
-        return finished(of, "exact", [], float(before[-1]), slopes)
-    program = Program.of(units, slopes, WIDTH)
-    inside, _ = start(units, slopes)
-    found, square = _inwards(program, _solved(program), inside[program.kept])
-    found, square = with_linear_units(units, slopes, program.kept, found, inside, square)
-    value = float(before[-1] * np.sqrt(square))
-    return finished(of, "exact", layered(units, before, found), value, slopes)
+    of = stack(weights, biases, activation, inputs, at_least, orientation)
+    best = Candidate(*optimum(of.matrices, of.slopes(), _by_clarabel), of.slopes())
+    return finished(of, "exact", [best, *closed_forms(of)])
+
+
+def _by_clarabel(program: Program, inside: np.ndarray, square: float) -> tuple[np.ndarray, float]:
+    return _inwards(program, _solved(program), inside)
 
 
 def _inwards(program: Program, found: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, float]:

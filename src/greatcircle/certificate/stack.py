@@ -1,13 +1,14 @@
-"""Anything that can be certified, as one stack of matrices in the units of its data.
+"""The network to be certified as one stack of matrices in the units of its data.
 
-A fitted model, or the matrices and biases of a network that was trained elsewhere. The scaling of
-inputs and targets becomes a factor of each input and one of all outputs, so that every bound is in
-units of y per unit of X. Inputs that are held fixed have the factor zero: a bound for a block of
-inputs is a bound for the network that sees no other.
+It comes from a fitted model, or from the matrices and biases of a network that was trained
+elsewhere. The scaling of inputs and targets becomes a factor of each input and one of all outputs,
+so that every bound is in units of y per unit of X. Inputs that are held fixed have the factor zero:
+a bound for a block of inputs is a bound for the network that sees no other.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from numbers import Real
 from typing import Any
 
@@ -16,7 +17,13 @@ from numpy.typing import ArrayLike
 
 from greatcircle import activations
 from greatcircle.activations import Activation
-from greatcircle.certificate.proof import Certificate, digest
+from greatcircle.certificate.box import Box
+from greatcircle.certificate.proof import Certificate, digest, scaled, scope
+from greatcircle.network import Network
+from greatcircle.scaling import Scaling
+
+ORIENTATIONS = ("in-out", "out-in")
+"""Matrices (fan_in, fan_out), as here, or (fan_out, fan_in), as PyTorch stores them."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,7 @@ class Stack:
     """Matrices, slopes and units."""
 
     weights: tuple[np.ndarray, ...]
-    """(fan_in, fan_out) each, as they were given."""
+    """(fan_in, fan_out) each."""
     biases: tuple[np.ndarray, ...] | None
     activation: Activation
     shift: np.ndarray
@@ -32,15 +39,17 @@ class Stack:
     gain: float
     active: np.ndarray
     """Which inputs vary."""
-    holds: str
+    inputs: tuple[str | int, ...] | None = None
+    """Names or numbers of the inputs that vary; None for all."""
+    at_least: float | None = None
+    """The least ‖x‖ for which bounds hold; None for all inputs."""
 
     @property
     def matrices(self) -> list[np.ndarray]:
         """The layers A, z = A h, with scale and gain in the first and the last of them."""
-        layers = [w.T for w in self.weights]
-        layers[0] = layers[0] * np.where(self.active, self.scale, 0.0)
-        layers[-1] = layers[-1] * self.gain
-        return layers
+        return scaled(
+            [w.T for w in self.weights], np.where(self.active, self.scale, 0.0), self.gain
+        )
 
     def slopes(self, relaxed: bool = False) -> tuple[np.ndarray, ...]:
         """(α, β) of each hidden unit; relaxed to [0, 1] or [−1, 1]."""
@@ -55,8 +64,9 @@ class Stack:
         method: str,
         multipliers: Sequence[np.ndarray],
         slopes: Sequence[np.ndarray],
+        box: Box | None = None,
     ) -> Certificate:
-        """These numbers, for this stack; whether they prove anything is for `verify` to say."""
+        """These numbers as a certificate of this stack, which nothing has checked yet."""
         return Certificate(
             value=float(value),
             method=method,
@@ -66,7 +76,10 @@ class Stack:
             gain=self.gain,
             digest=digest(self.weights, self.biases),
             declared=self.activation.declared,
-            holds=self.holds,
+            holds=scope(box, self.inputs, self.at_least),
+            box=box,
+            inputs=self.inputs,
+            at_least=self.at_least,
         )
 
 
@@ -76,33 +89,20 @@ def stack(
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
     at_least: float | None = None,
+    orientation: str | None = None,
 ) -> Stack:
-    """The stack of a fitted model, or of matrices.
-
-    Parameters
-    ----------
-    weights
-        A fitted model, or matrices (fan_in, fan_out).
-    biases
-        Of each layer; only for matrices.
-    activation
-        Of the hidden layers; only for matrices, "relu" unless said.
-    inputs
-        Names or numbers of the inputs that vary; None for all.
-    at_least
-        For `scaling="paper"`, whose bound falls with ‖x‖: the least ‖x‖ it is to hold for.
-    """
+    """The stack of a fitted model, or of matrices; parameters as for `tight`."""
     if hasattr(weights, "weights_"):
-        if biases is not None or activation is not None:
+        if biases is not None or activation is not None or orientation is not None:
             raise ValueError(
-                "biases and activation are part of a fitted model; leave them out, or give "
-                "matrices as weights"
+                "biases, activation and orientation are part of a fitted model; leave them out, or "
+                "give matrices as weights"
             )
-        made = _of_model(weights, at_least)
+        made = of_network(weights.network_, weights.weights_, weights.scaling_, at_least)
     else:
         if at_least is not None:
             raise ValueError("at_least belongs to a model with scaling='paper'; leave it out")
-        matrices = checked(weights)
+        matrices = in_out(weights, orientation)
         made = Stack(
             weights=tuple(matrices),
             biases=_checked_biases(biases, matrices),
@@ -111,52 +111,46 @@ def stack(
             scale=np.ones(len(matrices[0])),
             gain=1.0,
             active=np.ones(len(matrices[0]), bool),
-            holds="everywhere",
         )
     if inputs is None:
         return made
-    names = getattr(weights, "feature_names_in_", None)
-    chosen, label = chosen_inputs(inputs, names, len(made.scale))
-    holds = f"{made.holds}, other inputs than {label} fixed"
-    if getattr(getattr(weights, "scaling_", None), "name", "") == "paper":
-        return replace(made, holds=holds)  # one input moves all of x/‖x‖, and no further than ‖x‖
-    return replace(made, active=chosen, holds=holds)
+    chosen = chosen_inputs(inputs, getattr(weights, "feature_names_in_", None), len(made.scale))
+    if made.at_least is not None:  # one input moves all of x/‖x‖, and no further than ‖x‖
+        chosen = made.active
+    return replace(made, active=chosen, inputs=tuple(inputs))
 
 
-def _of_model(model: Any, at_least: float | None) -> Stack:
-    scaling = model.scaling_
-    matrices, biases = model.layers()
-    holds, gain = "everywhere", 1 / scaling.factor
+def of_network(
+    network: Network, weights: Sequence[Any], scaling: Scaling, at_least: float | None = None
+) -> Stack:
+    """The stack of a network that sees scaled inputs and predicts scaled targets."""
+    scale = scaling.scale
     if scaling.name == "paper":
         at_least = 1.0 if at_least is None else at_least
         if not isinstance(at_least, Real) or not 0 < float(at_least) < np.inf:
             raise ValueError(f"at_least is {at_least!r}; expected a positive number")
         # ‖x/‖x‖ − y/‖y‖‖ ≤ ‖x − y‖ / √(‖x‖‖y‖)
-        scale = np.full(len(matrices[0]), 1 / float(at_least))
-        holds = f"for ‖x‖ ≥ {float(at_least):g}"
+        at_least = float(at_least)
+        scale = np.full(len(scale), 1 / at_least)
     elif at_least is not None:
         raise ValueError(
             f"at_least belongs to scaling='paper'; the bound of scaling={scaling.name!r} holds "
             "everywhere: leave it out"
         )
-    else:
-        scale = scaling.scale
     return Stack(
-        weights=tuple(np.asarray(w, np.float64) for w in matrices),
-        biases=None if biases is None else tuple(np.asarray(b, np.float64) for b in biases),
-        activation=model.network_.activation,
+        weights=tuple(np.asarray(w, np.float64) for w in network.linear(weights)),
+        biases=tuple(np.asarray(w[-1], np.float64) for w in weights) if network.bias else None,
+        activation=network.activation,
         shift=np.asarray(scaling.shift, np.float64),
         scale=scale,
-        gain=float(gain),
+        gain=float(1 / scaling.factor),
         active=np.ones(len(scale), bool),
-        holds=holds,
+        at_least=at_least,
     )
 
 
-def chosen_inputs(
-    inputs: Sequence[str | int], names: np.ndarray | None, count: int
-) -> tuple[np.ndarray, str]:
-    """Which inputs are meant, and their names for a sentence."""
+def chosen_inputs(inputs: Sequence[str | int], names: np.ndarray | None, count: int) -> np.ndarray:
+    """Which inputs are meant, by their names or numbers."""
     if isinstance(inputs, str) or not isinstance(inputs, Iterable) or not len(inputs):
         raise ValueError(f"inputs is {inputs!r}; expected a list of names or numbers of inputs")
     known = [] if names is None else list(names)
@@ -172,11 +166,45 @@ def chosen_inputs(
                 f"inputs has {entry!r}; expected numbers from 0 to {count - 1}, or names of "
                 f"inputs ({there})"
             )
-    return chosen, ", ".join(map(str, inputs))
+    return chosen
 
 
-def checked(weights: Sequence[ArrayLike]) -> list[np.ndarray]:
-    """Matrices that make a network, or an error: a wrong shape must not become a wrong bound."""
+def in_out(weights: Sequence[ArrayLike], orientation: str | None = None) -> list[np.ndarray]:
+    """Matrices (fan_in, fan_out) that make a network, or an error.
+
+    The transposes of square matrices make another network with another bound, and nothing in their
+    shapes tells which of the two is meant.
+    """
+    matrices = _finite_matrices(weights)
+    if orientation is not None and orientation not in ORIENTATIONS:
+        raise ValueError(
+            f"orientation is {orientation!r}; expected one of {', '.join(ORIENTATIONS)}"
+        )
+    if orientation == "out-in":
+        matrices = [w.T for w in matrices]
+    square = all(w.shape[0] == w.shape[1] for w in matrices)
+    if (
+        orientation is None
+        and len(matrices) > 1
+        and square
+        and any(np.any(w != w.T) for w in matrices)
+    ):
+        raise ValueError(
+            "weights are all square, so their shapes do not tell rows from columns; expected "
+            "orientation='in-out' for matrices (fan_in, fan_out), used as x @ W, or "
+            "orientation='out-in' for (fan_out, fan_in), as PyTorch stores them"
+        )
+    for i, (before, w) in enumerate(pairwise(matrices), start=1):
+        if before.shape[1] != w.shape[0]:
+            raise ValueError(
+                f"weights[{i}] has {w.shape[0]} inputs and weights[{i - 1}] {before.shape[1]} "
+                "outputs; expected matrices (fan_in, fan_out) in order, or with "
+                "orientation='out-in' their transposes"
+            )
+    return matrices
+
+
+def _finite_matrices(weights: Sequence[ArrayLike]) -> list[np.ndarray]:
     if isinstance(weights, np.ndarray):
         raise ValueError("weights is one array; expected a list of matrices, [W] for one layer")
     if not isinstance(weights, Iterable):
@@ -191,11 +219,6 @@ def checked(weights: Sequence[ArrayLike]) -> list[np.ndarray]:
             raise ValueError(
                 f"weights[{i}] is not a finite matrix; its shape is {w.shape}: expected two "
                 "dimensions, (fan_in, fan_out), and neither NaN nor infinity"
-            )
-        if i and matrices[i - 1].shape[1] != w.shape[0]:
-            raise ValueError(
-                f"weights[{i}] has {w.shape[0]} rows and weights[{i - 1}] "
-                f"{matrices[i - 1].shape[1]} columns; expected (fan_in, fan_out) in order"
             )
     return matrices
 

@@ -259,6 +259,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
         if plan.budget is not None:
             result = training.within(plan, parts.start, problems, watch, result, whole_fit)
         self._keep(result, watch)
+        if plan.budget is not None and self._shrink_to(plan.budget):
+            self.loss_ = float(problems.of(parts.start).loss(self.weights_)) * watch.unit
         return self
 
     def _check_unchanged(self, plan: Plan) -> None:
@@ -288,12 +290,31 @@ class LipschitzEstimator(ABC, BaseEstimator):
                 stacklevel=4,
             )
 
+    def _shrink_to(self, budget: float) -> bool:
+        """Shrink the last layer until the certificate itself is at most the budget.
+
+        Training stays within the budget by construction, up to rounding; the promise is exact.
+        Returns whether anything was shrunk.
+        """
+        part = 4 * float(np.finfo(self.weights_[-1].dtype).eps)
+        shrunk = False
+        while self.certificate_.value > budget:
+            *others, last = self.weights_
+            factor = (1 - part) * (budget / self.certificate_.value)
+            self.weights_ = (*others, np.asarray(last * factor, last.dtype))
+            part, shrunk = 2 * part, True
+        return shrunk
+
     def _outputs(self, X: Any) -> np.ndarray:
-        """What the network says of rows X, in the units of the targets."""
+        """What the network says of rows X, in the units of the targets.
+
+        In float64 whatever the weights are: where inputs are large beside their differences,
+        rounding in float32 would move predictions by more than the Lipschitz bound allows.
+        """
         check_is_fitted(self)
         rows = self._validated(X, reset=False)
-        inputs = self.scaling_.inputs(rows)
-        return self.scaling_.outputs(self.network_.predict(self.weights_, inputs))
+        weights = [np.asarray(w, np.float64) for w in self.weights_]
+        return self.scaling_.outputs(self.network_.predict(weights, self.scaling_.inputs(rows)))
 
     def jacobian(self, X: Any) -> np.ndarray:
         """Derivatives of the outputs (for a classifier: of the logits) at each row of X.

@@ -9,8 +9,8 @@ from greatcircle.sources import Rows
 
 OF_TEXT = "y has text; expected numbers: for classes use LipschitzClassifier"
 
-LARGEST = 1e150
-"""Squares of larger numbers, summed over the rows, may overflow."""
+SMALLEST, LARGEST = 1e-100, 1e100
+"""Range of the largest number of a column: beyond it squares and certificates lose their digits."""
 
 
 def about_text(X: Any) -> str:
@@ -31,12 +31,13 @@ def _is_text(kind: Any) -> bool:
     return str(kind).lower() in ("object", "str", "string", "category", "categorical")
 
 
-def check_size(name: str, values: np.ndarray) -> None:
+def check_range(name: str, values: np.ndarray) -> None:
+    """Reject numbers whose squares overflow or vanish; zeros alone are a constant, and allowed."""
     largest = max(float(np.max(values)), -float(np.min(values)))  # no copy, as np.abs would make
-    if largest > LARGEST:
+    if largest and not SMALLEST <= largest <= LARGEST:
         raise ValueError(
-            f"{name} has entries as large as {largest:.3g}, whose squares overflow; expected at "
-            f"most {LARGEST:g}: choose larger units"
+            f"{name} has a largest entry of {largest:.3g} in size; expected one between "
+            f"{SMALLEST:g} and {LARGEST:g}: choose other units"
         )
 
 

@@ -23,7 +23,7 @@ from greatcircle import batches, budget, descent, directions
 from greatcircle.batches import Windows
 from greatcircle.checkpoint import Checkpoint, checkpointed, fingerprint
 from greatcircle.descent import Result
-from greatcircle.estimators.data import check_size, split_off
+from greatcircle.estimators.data import check_range, split_off
 from greatcircle.estimators.parameters import MAY_CHANGE, Plan
 from greatcircle.initialisation import absorbed
 from greatcircle.losses import Loss, Squared
@@ -52,9 +52,12 @@ def begun(
     plan: Plan, start: Start, rows: Rows, loss: Loss, activation: Any, seed: int, dtype: Any
 ) -> tuple[Network, Tree, Scaling]:
     """Network, initial weights and scaling."""
-    check_size("y", rows.targets)
-    if plan.scaling == "standard":  # the others never square what they are given
-        check_size("X", rows.inputs)
+    check_range("y", rows.targets)
+    if plan.scaling == "standard":  # which scales each column by itself
+        for i, column in enumerate(rows.inputs.T):
+            check_range(f"X, column {i},", column)
+    elif plan.scaling == "max":
+        check_range("X", rows.inputs)
     network, weights, scaling = begin(
         start,
         (rows.inputs.shape[1], *plan.widths, rows.targets.shape[1]),
@@ -283,7 +286,8 @@ def within(
     cut_short = free.outcome in ("interrupted", "non_finite") or (
         free.outcome == "stopped" and not watch.done()
     )
-    if cut_short or not whole_fit:
+    constant = budget.certified(network, weights, scale) == 0
+    if cut_short or constant or not whole_fit:
         watch.begin_again(watch.lipschitz)
         return _shrunk(free, whole, weights, scale, most)
     limit = plan.budget

@@ -35,6 +35,7 @@ def recertified(model: Certificate, parameters: Parameters) -> float:
             scale=_scale(model, parameters),
             gain=float(parameters.gain),
             digest=certificate.digest(parameters.matrices, parameters.biases),
+            margin=np.inf,
         )
         if certificate.verify(tried, parameters.matrices, parameters.biases):
             return tried.value
@@ -71,4 +72,5 @@ def _found(model: Certificate, parameters: Parameters) -> float:
     matrices[-1] = matrices[-1] * float(parameters.gain)
     name = parameters.activation
     # The rounded slope of `leaky_relu` is among those of `relu`.
-    return certificate.tight(matrices, activation="relu" if name == "leaky_relu" else name).value
+    activation = "relu" if name == "leaky_relu" else name
+    return certificate.tight(matrices, activation=activation, orientation="in-out").value

@@ -81,7 +81,7 @@ def results(found: Bounds, gain: tuple[str, float] | None = None) -> dict[str, A
         "margin": first["tight"].margin,
         "digest": first["tight"].digest,
         "certificates": len(every),
-        "verified": sum(certificate.verify(c, found.model) for c in every),
+        "verified": sum(bool(certificate.verify(c, found.model)) for c in every),
         "contraction": None,
     }
     if gain is not None:
