@@ -241,7 +241,9 @@ def run(store: Store, case: Any, method: str, rate: float, wanted: Any, trial: b
             row |= {"test_rms": None, "validation_rms": None, "certified": None}
             row["validation_rms" if trial else "test_rms"] = rms(h - y)
             if not trial:
-                row["certified"] = certificate.tight(network[::2], biases=network[1::2]).value
+                row["certified"] = certificate.tight(
+                    network[::2], biases=network[1::2], orientation="in-out"
+                ).value
                 np.savez(store.folder / f"{name}_{method}_{L}_{seed}.npz", *network)
             store.add(row | {"seconds": seconds})
 

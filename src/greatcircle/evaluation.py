@@ -155,7 +155,7 @@ def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
     deviation = None
     if scaling.name == "standard":
         activation = model.network_.activation
-        own = certificate.tight(matrices, activation=activation).value
+        own = certificate.tight(matrices, activation=activation, orientation="in-out").value
         deviation = scaling.standard_bound(own)
     return Bounds(
         a_priori,

@@ -68,10 +68,12 @@ def largest_headroom(network: Network, radii: Sequence[float], line: np.ndarray)
 
 def best_line(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Best linear function, with a ridge that keeps it from leaning on inputs next to zero."""
-    weighted = x.T * share
-    square = weighted @ x
-    ridge = 0.01 * np.trace(square) / len(square)
-    return np.linalg.solve(square + (ridge or 1.0) * np.eye(len(square)), weighted @ y)
+    root = np.sqrt(share)[:, None]
+    A, b = root * x, root * y
+    ridge = 0.01 * float(np.sum(A**2)) / A.shape[1] or 1.0
+    if A.shape[1] <= len(A):
+        return np.linalg.solve(A.T @ A + ridge * np.eye(A.shape[1]), A.T @ b)
+    return A.T @ np.linalg.solve(A @ A.T + ridge * np.eye(len(A)), b)  # the same, for few rows
 
 
 def _left_by_a_line(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> float:

@@ -118,8 +118,12 @@ def train(
         iterations=len(result.records),
         seconds=float(history["seconds"].sum()),
         setup_seconds=result.setup_seconds,
-        bound_a_priori=fitted_scaling.standard_bound(certificate.frobenius(matrices).value),
-        bound=fitted_scaling.standard_bound(certificate.spectral(matrices).value),
+        bound_a_priori=fitted_scaling.standard_bound(
+            certificate.frobenius(matrices, orientation="in-out").value
+        ),
+        bound=fitted_scaling.standard_bound(
+            certificate.spectral(matrices, orientation="in-out").value
+        ),
         outcome=result.outcome,
         halvings=int(history["halvings"].sum()),
         train_objective=np.concatenate([[result.initial_loss], history["loss"]]),
