@@ -12,7 +12,7 @@ from greatcircle import LipschitzRegressor, certificate, cli, load
 from greatcircle.cli import export as cli_export
 from greatcircle.datasets import ground_effect
 from greatcircle.export import FORMATS, export, numbers, standalone
-from greatcircle.export.numbers import checked_name
+from greatcircle.export.names import checked_name
 from greatcircle.export.text import literal, plain
 from small import ACTIVATION_NAMES
 
@@ -147,7 +147,7 @@ def test_the_ending_says_the_format(tmp_path):
     ],
 )
 def test_names_from_files(stem, name):
-    assert checked_name(None, stem) == name
+    assert checked_name(None, stem, "c") == name
 
 
 def test_a_declared_activation_is_code(tmp_path):

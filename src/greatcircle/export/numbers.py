@@ -13,8 +13,6 @@ them keeps the errors as small beside its values as they were; a bounded one doe
 single precision the first layer of a `BOUNDED` activation is kept, and computed, in double.
 """
 
-import keyword
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,16 +29,6 @@ from greatcircle.precision import checked_dtype
 
 BOUNDED = ("tanh", "softsign", "sin", "arctan")
 """Activations whose values stay small where the sums before them grow."""
-
-RESERVED = (
-    "alignas alignof and asm auto bool break case catch char class compl concept const "
-    "constexpr continue default delete do double else enum explicit export extern false float "
-    "for friend goto if inline int long mutable namespace new not operator or private "
-    "protected public register requires restrict return short signed sizeof static struct "
-    "switch template this throw true try typedef typeid typename union unsigned using virtual "
-    "void volatile while xor "
-)
-"""Words that name nothing in C and C++."""
 
 
 @dataclass(frozen=True)
@@ -166,24 +154,6 @@ def numbers(
         certificate=certificate,
         bound=recertified(certificate, parameters),
     )
-
-
-def checked_name(name: Any, stem: str) -> str:
-    """A name that C and Python both take: the given one, or one made of a file's."""
-    if name is None:
-        made = re.sub(r"\W", "_", stem, flags=re.ASCII).strip("_")
-        return made if _is_name(made) else f"model_{made}".rstrip("_")
-    if not isinstance(name, str) or not _is_name(name):
-        raise ValueError(
-            f"name is {name!r}; expected letters, digits and _, beginning with a letter, and no "
-            "word of C, C++ or Python: try 'model'"
-        )
-    return name
-
-
-def _is_name(name: str) -> bool:
-    taken = name in RESERVED.split() or keyword.iskeyword(name) or name == "torch"
-    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,49}", name) is not None and not taken
 
 
 class _Rounding:
