@@ -16,11 +16,17 @@ from exported import (
     assert_near,
     broken,
     case,
+    compiled,
+    errors,
+    handmade,
     inputs,
+    outputs,
     program,
     run,
 )
 from greatcircle import LipschitzClassifier
+from greatcircle.export import numbers, standalone
+from small import ACTIVATION_NAMES
 
 DTYPES = ("float64", "float32")
 
@@ -80,6 +86,43 @@ def test_other_shapes(options, tmp_path):
     near = of.model.jacobian(x[:200])
     assert np.median(np.abs(jac[:200] - near)) <= 1e-12 * np.max(np.abs(near))
     assert c.self_test() == 0
+
+
+KINDS = [
+    ((2, *hidden, 2), activation, scaling, bias, dtype)
+    for activation in ACTIVATION_NAMES
+    for hidden in ((), (2,), (1, 2), (2, 1, 2))
+    for scaling in ("standard", "paper")
+    for bias in (True, False)
+    for dtype in DTYPES
+]
+"""Every activation, depth, scaling and precision, with and without biases."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kinds")
+    for i, (sizes, activation, scaling, bias, dtype) in enumerate(KINDS):
+        handmade(sizes, activation, scaling, bias=bias).export(folder / f"net{i}.c", dtype=dtype)
+    return [folder / f"net{i}.c" for i in range(len(KINDS))]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_every_kind_of_network_compiles_and_is_right(compiler, sources):
+    library = compiled(sources, compiler)
+    for kind, source in zip(KINDS, sources, strict=True):
+        sizes, activation, scaling, bias, dtype = kind
+        x = np.random.default_rng(2).standard_normal((5, 2)).astype(dtype)
+        c = C(source, library=library)
+        y, jac = c(x, 2, jacobian=True)
+        np.testing.assert_array_equal(y, c(x, 2))
+        model = handmade(sizes, activation, scaling, bias=bias)
+        expected, _ = outputs(model, x)
+        assert np.max(errors(y, expected, 1.0)) <= LIMITS[dtype], kind
+        slopes = standalone.jacobians(numbers(model, name="net").parameters, x.astype(np.float64))
+        assert np.max(np.abs(jac - slopes)) <= LIMITS[dtype] * np.max(np.abs(slopes)), kind
+        for found in c(broken(x), 2, jacobian=True):
+            assert np.all(np.isnan(found)), kind
 
 
 def test_zero_stays_zero_where_rows_are_normalised(tmp_path):
