@@ -235,19 +235,19 @@ void {name}_run(const {name}_real *x, {name}_real *y, {name}_real *jac, long row
 """
 
 
-def compiled(sources, compiler: str = "gcc", *flags: str) -> ctypes.CDLL:
+def compiled(sources, compiler: str = "gcc", *flags: str, self_test=False) -> ctypes.CDLL:
     """One library of exported sources, of which each function has the name of its file."""
     folder = sources[0].parent
     driver = folder / "driver.c"
     driver.write_text("".join(DRIVER.format(name=s.stem, big=s.stem.upper()) for s in sources))
     library = folder / f"{Path(compiler).name}_{len(list(folder.iterdir()))}.so"
     command = [program(compiler), *WARNINGS, "-O2", *flags, "-shared", "-fPIC"]
-    if len(sources) == 1:
-        command += [f"-D{sources[0].stem.upper()}_SELF_TEST", sources[0]]
-    else:  # without self-tests, which take as long to compile as everything else
-        (folder / "joined.c").write_text(joined(sources))
-        command += [folder / "joined.c"]
-    run([*command, driver, "-o", library, "-lm"])
+    command += [f"-D{s.stem.upper()}_SELF_TEST" for s in sources if self_test]
+    source = sources[0]
+    if len(sources) > 1:
+        source = folder / "joined.c"
+        source.write_text(joined(sources))
+    run([*command, source, driver, "-o", library, "-lm"])
     return ctypes.CDLL(str(library))
 
 
@@ -268,7 +268,7 @@ class C:
     """Exported C in a library, by default one that is made of it alone."""
 
     def __init__(self, source: Path, compiler: str = "gcc", *flags: str, library=None) -> None:
-        self.library = compiled([source], compiler, *flags) if library is None else library
+        self.library = library or compiled([source], compiler, *flags, self_test=True)
         self.name = source.stem
         single = "typedef float" in source.with_suffix(".h").read_text()
         self.dtype = np.float32 if single else np.float64

@@ -164,7 +164,12 @@ def test_a_declared_activation_is_code(tmp_path):
 
 def test_numbers_that_single_precision_cannot_hold(tmp_path):
     model = case(scaling="max").model
-    for change in ({"divisor": 1e50}, {"divisor": 1e-50}, {"factor": 1e60}):
+    for change in (
+        {"divisor": 1e50},
+        {"divisor": 1e-50},
+        {"factor": 1e60},
+        {"divisor": 1e-25, "factor": 1e-25},
+    ):
         model.scaling_ = replace(case(scaling="max").model.scaling_, **change)
         model._certified = None
         model.export(tmp_path / "a.c", dtype="float64")

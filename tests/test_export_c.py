@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -159,6 +160,32 @@ def test_columns_that_do_not_vary_do_not_count(tmp_path):
     y, jac = C(tmp_path / "net.c")(x, 3, jacobian=True)
     assert_near(of, y, x, 1e-12)
     assert np.all(jac[:, :, 3] == 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_data_of_any_size_compile_or_are_refused(dtype, tmp_path):
+    """Where a number of the file or of its self-test does not fit, nothing is written."""
+    sizes, sources = (1e-37, 1e-23, 1.0, 1e23, 1e37), []
+    for i, (activation, spread, unit) in enumerate(product(("relu", "tanh"), sizes, sizes)):
+        for shift in (0.0, 10.0):  # of spreads
+            model = handmade((2, 2, 2), activation)
+            model.scaling_ = replace(
+                model.scaling_,
+                shift=np.full(2, shift * spread),
+                spread=np.full(2, spread),
+                target_shift=np.full(2, unit),
+                factor=1 / unit,
+            )
+            source = tmp_path / f"net{i}_{shift:.0f}.c"
+            try:
+                model.export(source, dtype=dtype)
+            except ValueError:
+                assert not source.exists()
+                continue
+            sources.append(source)
+    assert len(sources) == 100 if dtype == "float64" else 30 < len(sources) < 90
+    library = compiled(sources, "gcc", "-O0", self_test=True)
+    assert [C(source, library=library).self_test() for source in sources] == [0] * len(sources)
 
 
 def test_the_header_is_cpp_and_y_may_be_x(tmp_path):

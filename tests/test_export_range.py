@@ -95,8 +95,8 @@ def test_normalised_inputs_of_every_size(to, dtype, tmp_path):
     assert np.max(np.abs(y - expected)) <= LIMITS[dtype] * np.max(np.abs(expected))
     fits = np.all(np.isfinite(slopes), axis=(1, 2))
     assert 0 < np.sum(~fits) < len(x) / 4
-    if to == "casadi":  # which computes 1/‖x‖ by itself
-        fits &= ~np.any((x != 0) & (np.abs(x) < np.finfo(dtype).tiny), axis=1)
+    if to == "casadi":  # whose derivatives contain 1/max|x|, which overflows
+        fits &= ~np.all(np.abs(x) < 6e-309, axis=1) | np.all(x == 0, axis=1)
     size = np.max(np.abs(slopes[fits]), axis=(1, 2)) + np.finfo(dtype).tiny
     assert np.all(
         np.max(np.abs(jac[fits] - slopes[fits]), axis=(1, 2)) <= 100 * LIMITS[dtype] * size

@@ -11,7 +11,7 @@ import numpy as np
 
 from greatcircle.export.c_functions import first_type, functions
 from greatcircle.export.names import check_c_string, check_header
-from greatcircle.export.numbers import Numbers
+from greatcircle.export.numbers import Numbers, Rounding
 from greatcircle.export.standalone import ACTIVATIONS, Parameters, jacobians, values
 from greatcircle.export.text import literal, plain, table
 
@@ -211,7 +211,7 @@ def vectors(of: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     drawn = rng.standard_normal((200, of.sizes[0])) / np.sqrt(of.sizes[0])
     unit = np.where(double.scale > 0, double.scale, 1)
-    x = (double.shift + drawn / unit).astype(of.dtype).astype(np.float64)
+    x = Rounding(of.dtype)("a typical input", double.shift + drawn / unit).astype(np.float64)
     x = x[np.argsort(-_distance(double, x), kind="stable")[:VECTORS]]
     return x, values(double, x), jacobians(double, x)
 
@@ -234,7 +234,8 @@ def _distance(p: Parameters, x: np.ndarray) -> np.ndarray:
 
 def _self_test(of: Numbers) -> str:
     big, n, m = of.name.upper(), of.sizes[0], of.sizes[-1]
-    x, y, jac = (a.astype(of.dtype) for a in vectors(of))
+    kinds = ("a typical input", "a typical output", "a typical derivative")
+    x, y, jac = map(Rounding(of.dtype), kinds, vectors(of))
     relative = 1e-3 if of.dtype == np.float32 else 1e-10
     near = [of.dtype.type(relative * np.max(np.abs(a))) for a in (y, jac)]
     return f"""#ifdef {big}_SELF_TEST

@@ -123,24 +123,26 @@ def numbers(
     scale = np.ones(len(matrices[0])) if normalise else 1 / (scaling.spread * scaling.divisor)
     shift = np.where(scale > 0, scaling.shift, 0.0)  # what does not count cannot overflow either
     bounded = activation.name in BOUNDED and len(matrices) > 1 and not normalise
-    rounded = _Rounding(dtype)
-    layers = [_Rounding(np.dtype(np.float64)) if bounded else rounded, *[rounded] * len(matrices)]
-    rough = layers[0]("the shift of the inputs", shift)
+    rounded = Rounding(dtype)
+    layers = [Rounding(np.dtype(np.float64)) if bounded else rounded, *[rounded] * len(matrices)]
+    rough = layers[0]("the shift of an input", shift)
     parameters = Parameters(
         shift=rough,
-        rest=layers[0]("the shift of the inputs", shift - rough.astype(np.float64)),
-        scale=layers[0]("the scale of the inputs", scale, factor=True),
+        rest=layers[0]("the shift of an input", shift - rough.astype(np.float64)),
+        scale=layers[0]("the scale of an input", scale, factor=True),
         normalise=normalise,
-        matrices=tuple(layers[i]("the weights", w) for i, w in enumerate(matrices)),
+        matrices=tuple(layers[i]("a weight", w) for i, w in enumerate(matrices)),
         biases=tuple(
-            layers[i]("the biases", np.zeros(w.shape[1]) if biases is None else biases[i])
+            layers[i]("a bias", np.zeros(w.shape[1]) if biases is None else biases[i])
             for i, w in enumerate(matrices)
         ),
         gain=rounded("the scale of the targets", np.asarray(1 / scaling.factor), factor=True),
-        target_shift=rounded("the shift of the targets", scaling.target_shift),
+        target_shift=rounded("the shift of a target", scaling.target_shift),
         activation=activation.name,
     )
     certificate = model.certificate_
+    bound = recertified(certificate, parameters)
+    rounded("the Lipschitz bound", bound)  # or derivatives would overflow
     features, targets = _features(model), _targets(model)
     return Numbers(
         name=name,
@@ -152,12 +154,12 @@ def numbers(
         units=_checked_units(units, (*features, *targets)),
         logits=hasattr(model, "classes_"),
         certificate=certificate,
-        bound=recertified(certificate, parameters),
+        bound=bound,
     )
 
 
-class _Rounding:
-    """To the precision of the file, or an error where it cannot hold a number."""
+class Rounding:
+    """Round to the precision of the file, or raise an error where it cannot hold a number."""
 
     def __init__(self, dtype: np.dtype) -> None:
         self._dtype = dtype
@@ -170,9 +172,10 @@ class _Rounding:
         if factor:  # all digits count, and below this number there are fewer
             lost |= (values != 0) & (np.abs(rounded) < np.finfo(self._dtype).tiny)
         if np.any(lost):
+            single = "dtype='float64', or " if self._dtype == np.float32 else ""
             raise ValueError(
-                f"{what} has the number {values[lost].flat[0]:.6g}, which {self._dtype.name} "
-                "cannot hold; try dtype='float64', or other units of the data"
+                f"{self._dtype.name} cannot hold {what}, {values[lost].flat[0]:.6g}; try {single}"
+                "other units of the data"
             )
         return rounded
 
