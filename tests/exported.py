@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import importlib.util
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from greatcircle import LipschitzRegressor, Network
 from greatcircle.activations import ACTIVATIONS
 from greatcircle.datasets import ground_effect
 from greatcircle.initialisation import initialise
-from greatcircle.scaling import SCALINGS
+from greatcircle.scaling import SCALINGS, Scaling
 from greatcircle.watch import History
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion"]
@@ -64,6 +65,25 @@ def _case(activation, scaling, bias, hidden) -> Case:
     assert model.certificate_.value > 0  # which copies need not compute again
     spread = table.y - fitted.target_shift
     return Case(model, float(np.sqrt(np.mean(np.sum(spread**2, axis=1)))))
+
+
+def handmade(sizes, activation="relu", scaling="standard", *, bias=True) -> LipschitzRegressor:
+    """A model with random weights and scaling, without data: as small as its sizes."""
+    rng = np.random.default_rng([7, *sizes])
+    network = Network(sizes, activation, bias=bias)
+    n, m = sizes[0], sizes[-1]
+    model = LipschitzRegressor(activation=activation)
+    model.network_ = network
+    model.weights_ = tuple(rng.standard_normal(s) / np.sqrt(s[0]) for s in network.shapes)
+    shift, spread, divisor = np.zeros(n), np.ones(n), 1.0
+    if scaling == "standard":
+        shift, spread, divisor = rng.standard_normal(n), rng.uniform(0.5, 2, n), np.sqrt(n)
+    elif scaling == "max":
+        divisor = 3.3
+    model.scaling_ = Scaling(scaling, shift, spread, divisor, rng.standard_normal(m), 0.7)
+    model.history_, model.n_features_in_, model._single_output = History({}), n, False
+    model.target_names_ = ()
+    return model
 
 
 def inputs(model, dtype, rows=10_000) -> np.ndarray:
@@ -201,8 +221,8 @@ def run(command, **options) -> str:
 
 DRIVER = """
 #include "{name}.h"
-void run(const {name}_real *x, {name}_real *y, {name}_real *jac, long rows);
-void run(const {name}_real *x, {name}_real *y, {name}_real *jac, long rows)
+void {name}_run(const {name}_real *x, {name}_real *y, {name}_real *jac, long rows);
+void {name}_run(const {name}_real *x, {name}_real *y, {name}_real *jac, long rows)
 {{
     long i;
     for (i = 0; i < rows; i++, x += {big}_INPUTS, y += {big}_OUTPUTS) {{
@@ -215,29 +235,51 @@ void run(const {name}_real *x, {name}_real *y, {name}_real *jac, long rows)
 """
 
 
-class C:
-    """Exported C, compiled and loaded."""
+def compiled(sources, compiler: str = "gcc", *flags: str, self_test=False) -> ctypes.CDLL:
+    """One library of exported sources, of which each function has the name of its file."""
+    folder = sources[0].parent
+    driver = folder / "driver.c"
+    driver.write_text("".join(DRIVER.format(name=s.stem, big=s.stem.upper()) for s in sources))
+    library = folder / f"{Path(compiler).name}_{len(list(folder.iterdir()))}.so"
+    command = [program(compiler), *WARNINGS, "-O2", *flags, "-shared", "-fPIC"]
+    command += [f"-D{s.stem.upper()}_SELF_TEST" for s in sources if self_test]
+    source = sources[0]
+    if len(sources) > 1:
+        source = folder / "joined.c"
+        source.write_text(joined(sources))
+    run([*command, source, driver, "-o", library, "-lm"])
+    return ctypes.CDLL(str(library))
 
-    def __init__(self, source: Path, compiler: str = "gcc", *flags: str) -> None:
-        name, folder = source.stem, source.parent
-        driver = folder / f"{name}_driver.c"
-        driver.write_text(DRIVER.format(name=name, big=name.upper()))
-        library = folder / f"{name}_{Path(compiler).name}_{len(list(folder.iterdir()))}.so"
-        define = f"-D{name.upper()}_SELF_TEST"
-        command = [program(compiler), *WARNINGS, "-O2", *flags, "-shared", "-fPIC", define]
-        run([*command, source, driver, "-o", library, "-lm"])
-        self.library = ctypes.CDLL(str(library))
-        self.name = name
-        self.dtype = (
-            np.float32 if "typedef float" in source.with_suffix(".h").read_text() else (np.float64)
-        )
+
+def joined(sources) -> str:
+    """Several sources as one, which compiles faster; what is theirs alone is numbered."""
+    parts = []
+    for i, source in enumerate(sources):
+        text = source.read_text()
+        own = {*re.findall(r"^static .*?(\w+)(?=\[|\(| =)", text, re.MULTILINE)}
+        own |= {*re.findall(r"^typedef \w+ (\w+);", text, re.MULTILINE)}
+        macros = re.findall(r"^#define (\w+)\(", text, re.MULTILINE)
+        parts += [*(f"#define {name} {name}_of_{i}" for name in sorted(own)), text]
+        parts += [f"#undef {name}" for name in (*sorted(own), *macros)]
+    return "\n".join([*parts, ""])
+
+
+class C:
+    """Exported C in a library, by default one that is made of it alone."""
+
+    def __init__(self, source: Path, compiler: str = "gcc", *flags: str, library=None) -> None:
+        self.library = library or compiled([source], compiler, *flags, self_test=True)
+        self.name = source.stem
+        single = "typedef float" in source.with_suffix(".h").read_text()
+        self.dtype = np.float32 if single else np.float64
 
     def __call__(self, x: np.ndarray, outputs: int, jacobian: bool = False):
         x = np.ascontiguousarray(x, self.dtype)
         y = np.full((len(x), outputs), 7, self.dtype)
         jac = np.full((len(x), outputs, x.shape[1]), 7, self.dtype)
         at = [ctypes.c_void_p(a.ctypes.data) for a in (x, y, jac)]
-        self.library.run(at[0], at[1], at[2] if jacobian else None, ctypes.c_long(len(x)))
+        function = getattr(self.library, f"{self.name}_run")
+        function(at[0], at[1], at[2] if jacobian else None, ctypes.c_long(len(x)))
         return (y, jac) if jacobian else y
 
     def names(self, kind: str, count: int) -> list[str]:

@@ -12,7 +12,7 @@ from greatcircle import LipschitzRegressor, certificate, cli, load
 from greatcircle.cli import export as cli_export
 from greatcircle.datasets import ground_effect
 from greatcircle.export import FORMATS, export, numbers, standalone
-from greatcircle.export.numbers import checked_name
+from greatcircle.export.names import checked_name
 from greatcircle.export.text import literal, plain
 from small import ACTIVATION_NAMES
 
@@ -147,7 +147,7 @@ def test_the_ending_says_the_format(tmp_path):
     ],
 )
 def test_names_from_files(stem, name):
-    assert checked_name(None, stem) == name
+    assert checked_name(None, stem, "c") == name
 
 
 def test_a_declared_activation_is_code(tmp_path):
@@ -164,7 +164,12 @@ def test_a_declared_activation_is_code(tmp_path):
 
 def test_numbers_that_single_precision_cannot_hold(tmp_path):
     model = case(scaling="max").model
-    for change in ({"divisor": 1e50}, {"divisor": 1e-50}, {"factor": 1e60}):
+    for change in (
+        {"divisor": 1e50},
+        {"divisor": 1e-50},
+        {"factor": 1e60},
+        {"divisor": 1e-25, "factor": 1e-25},
+    ):
         model.scaling_ = replace(case(scaling="max").model.scaling_, **change)
         model._certified = None
         model.export(tmp_path / "a.c", dtype="float64")

@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -16,11 +17,17 @@ from exported import (
     assert_near,
     broken,
     case,
+    compiled,
+    errors,
+    handmade,
     inputs,
+    outputs,
     program,
     run,
 )
 from greatcircle import LipschitzClassifier
+from greatcircle.export import numbers, standalone
+from small import ACTIVATION_NAMES
 
 DTYPES = ("float64", "float32")
 
@@ -82,6 +89,43 @@ def test_other_shapes(options, tmp_path):
     assert c.self_test() == 0
 
 
+KINDS = [
+    ((2, *hidden, 2), activation, scaling, bias, dtype)
+    for activation in ACTIVATION_NAMES
+    for hidden in ((), (2,), (1, 2), (2, 1, 2))
+    for scaling in ("standard", "paper")
+    for bias in (True, False)
+    for dtype in DTYPES
+]
+"""Every activation, depth, scaling and precision, with and without biases."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kinds")
+    for i, (sizes, activation, scaling, bias, dtype) in enumerate(KINDS):
+        handmade(sizes, activation, scaling, bias=bias).export(folder / f"net{i}.c", dtype=dtype)
+    return [folder / f"net{i}.c" for i in range(len(KINDS))]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_every_kind_of_network_compiles_and_is_right(compiler, sources):
+    library = compiled(sources, compiler)
+    for kind, source in zip(KINDS, sources, strict=True):
+        sizes, activation, scaling, bias, dtype = kind
+        x = np.random.default_rng(2).standard_normal((5, 2)).astype(dtype)
+        c = C(source, library=library)
+        y, jac = c(x, 2, jacobian=True)
+        np.testing.assert_array_equal(y, c(x, 2))
+        model = handmade(sizes, activation, scaling, bias=bias)
+        expected, _ = outputs(model, x)
+        assert np.max(errors(y, expected, 1.0)) <= LIMITS[dtype], kind
+        slopes = standalone.jacobians(numbers(model, name="net").parameters, x.astype(np.float64))
+        assert np.max(np.abs(jac - slopes)) <= LIMITS[dtype] * np.max(np.abs(slopes)), kind
+        for found in c(broken(x), 2, jacobian=True):
+            assert np.all(np.isnan(found)), kind
+
+
 def test_zero_stays_zero_where_rows_are_normalised(tmp_path):
     of = case("relu", "paper")
     of.model.export(tmp_path / "net.c")
@@ -116,6 +160,32 @@ def test_columns_that_do_not_vary_do_not_count(tmp_path):
     y, jac = C(tmp_path / "net.c")(x, 3, jacobian=True)
     assert_near(of, y, x, 1e-12)
     assert np.all(jac[:, :, 3] == 0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_data_of_any_size_compile_or_are_refused(dtype, tmp_path):
+    """Where a number of the file or of its self-test does not fit, nothing is written."""
+    sizes, sources = (1e-37, 1e-23, 1.0, 1e23, 1e37), []
+    for i, (activation, spread, unit) in enumerate(product(("relu", "tanh"), sizes, sizes)):
+        for shift in (0.0, 10.0):  # of spreads
+            model = handmade((2, 2, 2), activation)
+            model.scaling_ = replace(
+                model.scaling_,
+                shift=np.full(2, shift * spread),
+                spread=np.full(2, spread),
+                target_shift=np.full(2, unit),
+                factor=1 / unit,
+            )
+            source = tmp_path / f"net{i}_{shift:.0f}.c"
+            try:
+                model.export(source, dtype=dtype)
+            except ValueError:
+                assert not source.exists()
+                continue
+            sources.append(source)
+    assert len(sources) == 100 if dtype == "float64" else 30 < len(sources) < 90
+    library = compiled(sources, "gcc", "-O0", self_test=True)
+    assert [C(source, library=library).self_test() for source in sources] == [0] * len(sources)
 
 
 def test_the_header_is_cpp_and_y_may_be_x(tmp_path):

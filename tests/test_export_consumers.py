@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from itertools import product
 
 import numpy as np
 import pytest
@@ -14,12 +15,16 @@ from exported import (
     assert_near,
     broken,
     case,
+    handmade,
     imported,
     inputs,
+    outputs,
     program,
     run,
 )
-from small import thinned
+from greatcircle.export import numbers, onnx, standalone
+from greatcircle.scaling import SCALINGS
+from small import ACTIVATION_NAMES, thinned
 
 DTYPES = ("float64", "float32")
 
@@ -50,10 +55,58 @@ def test_onnxruntime_gives_what_numpy_does(activation, scaling, dtype, tmp_path)
     assert certificate.value <= bound <= certificate.value * (1 + certificate.margin)
 
 
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+def test_onnxruntime_is_exact_in_double_precision(activation):
+    """Shapes with layers of one unit: onnxruntime folds factors of one element, in float32."""
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1
+    hidden = [(), (1,), (3,), (1, 1), (2, 3), (1, 1, 1), (2, 1, 3)]
+    ends = [(1, 1), (1, 3), (3, 1), (2, 2)]
+    shapes = [(n, *units, m) for units in hidden for n, m in ends]
+    for i, (sizes, bias) in enumerate(product(shapes, (True, False))):
+        kind = sizes, SCALINGS[i % 3], bias
+        model = handmade(sizes, activation, kind[1], bias=bias)
+        of = numbers(model, name="net")
+        data = onnx.model(of, jacobian=True).SerializeToString()
+        session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        x = np.random.default_rng(i).standard_normal((6, sizes[0]))
+        x += np.sign(x)  # |x| >= 1, where the bound holds for every scaling
+        y, jac = session.run(None, {"x": x})
+        expected, _ = outputs(model, x)
+        assert np.max(np.abs(y - expected)) <= 1e-14 * np.max(np.abs(expected)), kind
+        slopes = standalone.jacobians(of.parameters, x)
+        assert np.max(np.abs(jac - slopes)) <= 1e-14 * of.bound, kind
+
+
+def test_no_constant_factor_stands_beside_a_matrix_product():
+    """Whatever a runtime folds into it, the numbers of the file stay as they were certified."""
+    package = pytest.importorskip("onnx")
+    for activation, sizes, bias in product(
+        ACTIVATION_NAMES, [(1, 1), (1, 1, 1), (1, 1, 1, 1)], (True, False)
+    ):
+        for kind, dtype in product(SCALINGS, DTYPES):
+            of = numbers(handmade(sizes, activation, kind, bias=bias), name="net", dtype=dtype)
+            graph = onnx.model(of, jacobian=True).graph
+            constants = {c.name: package.numpy_helper.to_array(c) for c in graph.initializer}
+            products = [node for node in graph.node if node.op_type == "MatMul"]
+            beside = {name for node in products for name in (*node.input, *node.output)}
+            for node in graph.node:
+                touches = beside & {*node.input, *node.output}
+                if node.op_type in ("Mul", "Div") and touches:
+                    assert not set(node.input) & set(constants), (activation, kind, node)
+            stored = [c.tobytes() for c in constants.values()]
+            p = of.parameters
+            scaling = () if p.normalise else (p.shift, p.scale)
+            for array in (*p.matrices, p.gain, p.target_shift, *scaling):
+                assert array.tobytes() in stored
+
+
 def test_onnx_without_the_jacobian(tmp_path):
-    onnx = pytest.importorskip("onnx")
+    package = pytest.importorskip("onnx")
     case().model.export(tmp_path / "net.onnx")
-    graph = onnx.load(tmp_path / "net.onnx").graph
+    graph = package.load(tmp_path / "net.onnx").graph
     assert [output.name for output in graph.output] == ["y"]
     used = {name for node in graph.node for name in node.input}
     assert {constant.name for constant in graph.initializer} <= used

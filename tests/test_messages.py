@@ -175,6 +175,7 @@ def scene(folder: Path) -> dict[str, Any]:
     names |= {"model": model, "classifier": classifier, "network": network, "problem": problem}
     names |= {"weights": network.initial_weights(0), "Mine": Mine, "Cube": Cube}
     names["paper"] = greatcircle.Scaling.fit("paper", X, y[:, None])
+    names["tiny"] = replace(model.scaling_, divisor=1e-25, factor=1e-25)
     names |= {"interrupt": interrupt, "Own": Own, "changed": changed}
     names["certified_as"] = certified_as
     tanh = greatcircle.activations.declare(jnp.tanh, (0, 1))

@@ -99,6 +99,19 @@ def sampled(share: np.ndarray) -> tuple[np.ndarray | slice, np.ndarray]:
 
 def row_norms(x: np.ndarray) -> np.ndarray:
     """‖x‖ of each row as a column, without overflow or underflow of the squares."""
+    _, largest, norm = unit_rows(x)
+    return largest * norm
+
+
+def unit_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """x/‖x‖ of each row, zero for a row of zeros, and ‖x‖ as two factors, each a column.
+
+    The factors are the largest entry and the norm of the row divided by it: their product may
+    overflow, and below the smallest normal number it loses digits.
+    """
+    x = np.asarray(x, np.float64)
     largest = np.max(np.abs(x), axis=1, keepdims=True)
-    scaled = np.divide(x, largest, out=np.zeros_like(x, np.float64), where=largest > 0)
-    return largest * np.linalg.norm(scaled, axis=1, keepdims=True)
+    unit = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
+    norm = np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1)  # less only for zeros
+    unit /= norm
+    return unit, largest, norm

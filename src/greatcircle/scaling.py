@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from greatcircle.rows import checked_share, pieces, row_norms
+from greatcircle.rows import checked_share, pieces, row_norms, unit_rows
 
 SCALINGS = ("paper", "standard", "max")
 
@@ -92,8 +92,7 @@ class Scaling:
         """Rows in their own units to the network's; a row of norm zero stays zero."""
         x = np.asarray(x, np.float64)
         if self.name == "paper":
-            size = row_norms(x)
-            return np.divide(x, size, out=np.zeros_like(x), where=size > 0)
+            return unit_rows(x)[0]
         x = x - self.shift
         x /= self.spread * self.divisor  # in place: a second copy of many rows takes as long again
         return x
@@ -128,14 +127,10 @@ class Scaling:
         jacobian = np.asarray(jacobian, np.float64) / self.factor
         if self.name != "paper":
             return jacobian / (self.spread * self.divisor)
-        size, z = row_norms(x), self.inputs(x)
+        z, largest, norm = unit_rows(x)
         along = np.einsum("roi,ri->ro", jacobian, z)[:, :, None] * z[:, None, :]
-        return np.divide(
-            jacobian - along,
-            size[:, :, None],
-            out=np.zeros_like(jacobian),
-            where=size[:, :, None] > 0,
-        )
+        across, size = (jacobian - along) / norm[:, :, None], largest[:, :, None]
+        return np.divide(across, size, out=np.zeros_like(across), where=size > 0)
 
     def standard_bound(self, gain: float) -> float:
         """The same per standard deviation of the inputs, where the inputs are standardised."""

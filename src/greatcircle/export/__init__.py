@@ -4,6 +4,7 @@
 |---|---|
 | `numbers` | a fitted model as plain numbers, which all exporters share |
 | `bound` | the bound of those numbers, rounding included |
+| `names` | which names are safe in source code |
 | `c` | C99: one header, one source, for a microcontroller or a simulation |
 | `onnx` | a graph for onnxruntime and its kin |
 | `casadi` | a symbolic function, for optimal control |
@@ -19,13 +20,17 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from greatcircle.export.numbers import Numbers, checked_name, numbers
+from greatcircle.export.names import checked_name
+from greatcircle.export.numbers import Numbers, numbers
 from greatcircle.sealed import place, write
 
 __all__ = ["FORMATS", "Numbers", "export", "numbers"]
 
 FORMATS = {"c": ".c", "onnx": ".onnx", "casadi": ".casadi", "torch": ".py", "numpy": ".py"}
 """Names of the formats, and how their files end."""
+
+IMPORTED = ("torch.py", "numpy.py", "collections.py", "typing.py")
+"""Files that would hide a package that exported Python files import."""
 
 
 def export(
@@ -69,7 +74,7 @@ def export(
         Where the rounded numbers have a larger bound than the certificate and its margin allow.
     """
     path, to = _checked(path, to)
-    of = numbers(model, name=checked_name(name, path.stem), dtype=dtype, units=units)
+    of = numbers(model, name=checked_name(name, path.stem, to), dtype=dtype, units=units)
     made = import_module(f"greatcircle.export.{to}").files(of, path, jacobian=jacobian)
     for file, data in made.items():
         write(file, data)
@@ -83,6 +88,8 @@ def _checked(path: Any, to: Any) -> tuple[Path, str]:
             "model.export('model.c')"
         )
     path = Path(path)
+    if "\0" in str(path):
+        raise ValueError(f"path is {str(path)!r}; expected no null character: try 'model.c'")
     known = ", ".join(f"{name} ({suffix})" for name, suffix in FORMATS.items())
     if to is None:
         fitting = [name for name, suffix in FORMATS.items() if suffix == path.suffix]
@@ -97,5 +104,10 @@ def _checked(path: Any, to: Any) -> tuple[Path, str]:
     if path.suffix != FORMATS[to]:
         raise ValueError(
             f"path is {str(path)!r}; expected a name that ends in {FORMATS[to]} for to={to!r}"
+        )
+    if path.name in IMPORTED:
+        raise ValueError(
+            f"path is {str(path)!r}, which would be imported in place of the package "
+            f"{path.stem!r}; expected another name: try 'model.py'"
         )
     return place(path), to

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from greatcircle.export.c_functions import RULES, first_type, functions
-from greatcircle.export.numbers import Numbers
+from greatcircle.export.c_functions import first_type, functions
+from greatcircle.export.names import check_c_string, check_header
+from greatcircle.export.numbers import Numbers, Rounding
 from greatcircle.export.standalone import ACTIVATIONS, Parameters, jacobians, values
 from greatcircle.export.text import literal, plain, table
 
@@ -20,15 +21,22 @@ VECTORS = 3
 
 def files(of: Numbers, path: Path, *, jacobian: bool = False) -> dict[Path, bytes]:
     """Header and source; the functions for the Jacobian are always there."""
+    check_header(path)
+    for name in (*of.features, *of.targets):
+        check_c_string(name)
     header_path = path.with_suffix(".h")
     source = _source(of, header_path.name)
     # A header of one export and a source of another would not fit: both carry the same stamp.
     stamp = f"0x{sha256(source.encode()).hexdigest()[:8]}UL"
     header = _header(of)
     return {
-        header_path: header.replace("@STAMP@", stamp).encode("ascii"),
-        path: source.replace("@STAMP@", stamp).encode("ascii"),
+        header_path: header.replace(_STAMP, stamp).encode("ascii"),
+        path: source.replace(_STAMP, stamp).encode("ascii"),
     }
+
+
+_STAMP = "\0"
+"""Where the stamp goes: a character that no name contains."""
 
 
 def _about(of: Numbers) -> list[str]:
@@ -74,7 +82,7 @@ def _header(of: Numbers) -> str:
 #define {big}_LIPSCHITZ {literal(of.bound)}
 #define {big}_MODEL_SHA256 "{of.certificate.digest}"
 /* Header and source of one export have the same. */
-#define {big}_STAMP @STAMP@
+#define {big}_STAMP {_STAMP}
 
 #ifdef __cplusplus
 extern "C" {{
@@ -110,21 +118,20 @@ int {name}_self_test(void);
 
 
 def _source(of: Numbers, header: str) -> str:
-    p, big = of.parameters, of.name.upper()
-    single = of.dtype == np.float32
-    used = "".join(RULES[p.activation]) if len(p.matrices) > 1 else ""
-    macros = ""
+    big = of.name.upper()
+    body, suffix = functions(of), "##f" if of.dtype == np.float32 else ""
+    macros = "".join(
+        f"#define {macro}({of_what}) {of_what}{suffix}\n"
+        for macro, of_what in (("R", "number"), ("F", "function"))
+        if f" {macro}(" in body
+    )
     wide = "/* Of the first layer, which sees differences of large numbers. */\n"
     wide = f"{wide}typedef double wide;\n" if of.wide else ""
-    if "R(" in used:
-        macros += "#define R(number) number" + ("##f\n" if single else "\n")
-    if "F(" in used or p.normalise:
-        macros += "#define F(function) function" + ("##f\n" if single else "\n")
     return f"""{_comment(_about(of))}#include "{header}"
 
 #include <math.h>
 
-#if {big}_STAMP != @STAMP@
+#if {big}_STAMP != {_STAMP}
 #error "header and source are of different exports"
 #endif
 #if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
@@ -137,7 +144,7 @@ typedef {of.name}_real real;
 {_names(of.name, "input", big, of.features)}
 {_names(of.name, "output", big, of.targets)}
 {_tables(of)}
-{functions(of)}
+{body}
 {_self_test(of)}"""
 
 
@@ -204,7 +211,7 @@ def vectors(of: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     drawn = rng.standard_normal((200, of.sizes[0])) / np.sqrt(of.sizes[0])
     unit = np.where(double.scale > 0, double.scale, 1)
-    x = (double.shift + drawn / unit).astype(of.dtype).astype(np.float64)
+    x = Rounding(of.dtype)("a typical input", double.shift + drawn / unit).astype(np.float64)
     x = x[np.argsort(-_distance(double, x), kind="stable")[:VECTORS]]
     return x, values(double, x), jacobians(double, x)
 
@@ -227,7 +234,8 @@ def _distance(p: Parameters, x: np.ndarray) -> np.ndarray:
 
 def _self_test(of: Numbers) -> str:
     big, n, m = of.name.upper(), of.sizes[0], of.sizes[-1]
-    x, y, jac = (a.astype(of.dtype) for a in vectors(of))
+    kinds = ("a typical input", "a typical output", "a typical derivative")
+    x, y, jac = map(Rounding(of.dtype), kinds, vectors(of))
     relative = 1e-3 if of.dtype == np.float32 else 1e-10
     near = [of.dtype.type(relative * np.max(np.abs(a))) for a in (y, jac)]
     return f"""#ifdef {big}_SELF_TEST

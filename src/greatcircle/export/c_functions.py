@@ -42,12 +42,14 @@ def functions(of: Numbers) -> str:
     parts = [_prepare(of)]
     depth = len(of.parameters.matrices)
     if depth > 1:
-        value, slope = RULES[of.parameters.activation]
-        parts.append(f"static real act(real z) {{ return {value}; }}\n")
-        parts.append(f"/* a is act(z). */\nstatic real slope(real z, real a) {{ {slope} }}\n")
+        name = of.parameters.activation
+        value, slope = RULES[name]
+        if not of.wide or depth > 2 or name not in WIDE_RULES:  # gcc warns of unused functions
+            parts.append(f"static real act(real z) {{ return {value}; }}\n")
+            parts.append(f"/* a is act(z). */\nstatic real slope(real z, real a) {{ {slope} }}\n")
         if of.wide:
             rounded = "act((real)z)", "return slope((real)z, a);"
-            value, slope = WIDE_RULES.get(of.parameters.activation, rounded)
+            value, slope = WIDE_RULES.get(name, rounded)
             parts.append(f"static real act1(wide z) {{ return {value}; }}\n")
             parts.append(f"static real slope1(wide z, real a) {{ {slope} }}\n")
     for i, (n, m) in enumerate(zip(of.sizes[:-1], of.sizes[1:], strict=True), start=1):
@@ -72,8 +74,11 @@ static int prepare(const real x[{n}], {kind} h[{n}])
     return finite;
 }}
 """
-    return f"""/* x / |x|, and |x|; zero stays zero. Returns 0 where an input is not finite. */
-static int prepare(const real x[{n}], real h[{n}], real *size)
+    return f"""/*
+ * h = x / |x|, and |x| as two factors: their product may overflow, or lose digits below the
+ * smallest normal number. Zero stays zero. Returns 0 where an input is not finite.
+ */
+static int prepare(const real x[{n}], real h[{n}], real size[2])
 {{
     real largest = 0, sum = 0, norm;
     int i, finite = 1;
@@ -86,10 +91,11 @@ static int prepare(const real x[{n}], real h[{n}], real *size)
         h[i] = largest > 0 ? x[i] / largest : 0;
         sum += h[i] * h[i];
     }}
-    norm = F(sqrt)(sum);
+    norm = F(sqrt)(sum > 1 ? sum : 1); /* 1: zero stays zero */
     for (i = 0; i < {n}; i++)
-        h[i] = largest > 0 ? h[i] / norm : 0;
-    *size = largest * norm;
+        h[i] = h[i] / norm;
+    size[0] = largest;
+    size[1] = norm;
     return finite;
 }}
 """
@@ -159,7 +165,7 @@ def _locals(of: Numbers, more: list[str]) -> list[str]:
     """Values of each layer, and `more`; in wide numbers what the first layer sees and sums."""
     layers = [f"h{i}[{n}]" for i, n in enumerate(of.sizes)]
     wide = [f"    wide {layers.pop(0)}, z1[{of.sizes[1]}];"] if of.wide else []
-    size = ["    real size;"] if of.parameters.normalise else []
+    size = ["    real size[2];"] if of.parameters.normalise else []
     return [*wide, f"    real {', '.join([*layers, *more])};", *size]
 
 
@@ -169,7 +175,7 @@ def _summed(of: Numbers, i: int) -> tuple[str, str]:
 
 
 def _guard(of: Numbers, kind: str) -> list[str]:
-    big, size = of.name.upper(), ", &size" if of.parameters.normalise else ""
+    big, size = of.name.upper(), ", size" if of.parameters.normalise else ""
     lines = [
         f"    if (!prepare(x, h0{size})) {{",
         f"        for (j = 0; j < {big}_OUTPUTS; j++)",
@@ -180,9 +186,6 @@ def _guard(of: Numbers, kind: str) -> list[str]:
             f"        for (j = 0; j < {big}_OUTPUTS * {big}_INPUTS; j++)",
             "            jac[j] = (real)NAN;",
         ]
-    if kind == "eval" and of.parameters.normalise:
-        lines += ["        return;", "    }", "    (void)size;"]
-        return lines
     return [*lines, "        return;", "    }"]
 
 
@@ -249,7 +252,9 @@ def _eval_jac(of: Numbers) -> str:
             f"            along += jac[j * {n} + k] * h0[k];",
             f"        for (k = 0; k < {n}; k++)",
             f"            jac[j * {n} + k] =",
-            f"                size > 0 ? (jac[j * {n} + k] - along * h0[k]) / size : 0;",
+            "                size[0] > 0",
+            f"                    ? (jac[j * {n} + k] - along * h0[k]) / size[1] / size[0]",
+            "                    : 0;",
             "    }",
         ]
     text = "\n".join(body)

@@ -13,8 +13,6 @@ them keeps the errors as small beside its values as they were; a bounded one doe
 single precision the first layer of a `BOUNDED` activation is kept, and computed, in double.
 """
 
-import keyword
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,16 +29,6 @@ from greatcircle.precision import checked_dtype
 
 BOUNDED = ("tanh", "softsign", "sin", "arctan")
 """Activations whose values stay small where the sums before them grow."""
-
-RESERVED = (
-    "alignas alignof and asm auto bool break case catch char class compl concept const "
-    "constexpr continue default delete do double else enum explicit export extern false float "
-    "for friend goto if inline int long mutable namespace new not operator or private "
-    "protected public register requires restrict return short signed sizeof static struct "
-    "switch template this throw true try typedef typeid typename union unsigned using virtual "
-    "void volatile while xor "
-)
-"""Words that name nothing in C and C++."""
 
 
 @dataclass(frozen=True)
@@ -135,24 +123,26 @@ def numbers(
     scale = np.ones(len(matrices[0])) if normalise else 1 / (scaling.spread * scaling.divisor)
     shift = np.where(scale > 0, scaling.shift, 0.0)  # what does not count cannot overflow either
     bounded = activation.name in BOUNDED and len(matrices) > 1 and not normalise
-    rounded = _Rounding(dtype)
-    layers = [_Rounding(np.dtype(np.float64)) if bounded else rounded, *[rounded] * len(matrices)]
-    rough = layers[0]("the shift of the inputs", shift)
+    rounded = Rounding(dtype)
+    layers = [Rounding(np.dtype(np.float64)) if bounded else rounded, *[rounded] * len(matrices)]
+    rough = layers[0]("the shift of an input", shift)
     parameters = Parameters(
         shift=rough,
-        rest=layers[0]("the shift of the inputs", shift - rough.astype(np.float64)),
-        scale=layers[0]("the scale of the inputs", scale, factor=True),
+        rest=layers[0]("the shift of an input", shift - rough.astype(np.float64)),
+        scale=layers[0]("the scale of an input", scale, factor=True),
         normalise=normalise,
-        matrices=tuple(layers[i]("the weights", w) for i, w in enumerate(matrices)),
+        matrices=tuple(layers[i]("a weight", w) for i, w in enumerate(matrices)),
         biases=tuple(
-            layers[i]("the biases", np.zeros(w.shape[1]) if biases is None else biases[i])
+            layers[i]("a bias", np.zeros(w.shape[1]) if biases is None else biases[i])
             for i, w in enumerate(matrices)
         ),
         gain=rounded("the scale of the targets", np.asarray(1 / scaling.factor), factor=True),
-        target_shift=rounded("the shift of the targets", scaling.target_shift),
+        target_shift=rounded("the shift of a target", scaling.target_shift),
         activation=activation.name,
     )
     certificate = model.certificate_
+    bound = recertified(certificate, parameters)
+    rounded("the Lipschitz bound", bound)  # or derivatives would overflow
     features, targets = _features(model), _targets(model)
     return Numbers(
         name=name,
@@ -164,30 +154,12 @@ def numbers(
         units=_checked_units(units, (*features, *targets)),
         logits=hasattr(model, "classes_"),
         certificate=certificate,
-        bound=recertified(certificate, parameters),
+        bound=bound,
     )
 
 
-def checked_name(name: Any, stem: str) -> str:
-    """A name that C and Python both take: the given one, or one made of a file's."""
-    if name is None:
-        made = re.sub(r"\W", "_", stem, flags=re.ASCII).strip("_")
-        return made if _is_name(made) else f"model_{made}".rstrip("_")
-    if not isinstance(name, str) or not _is_name(name):
-        raise ValueError(
-            f"name is {name!r}; expected letters, digits and _, beginning with a letter, and no "
-            "word of C, C++ or Python: try 'model'"
-        )
-    return name
-
-
-def _is_name(name: str) -> bool:
-    taken = name in RESERVED.split() or keyword.iskeyword(name) or name == "torch"
-    return re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,49}", name) is not None and not taken
-
-
-class _Rounding:
-    """To the precision of the file, or an error where it cannot hold a number."""
+class Rounding:
+    """Round to the precision of the file, or raise an error where it cannot hold a number."""
 
     def __init__(self, dtype: np.dtype) -> None:
         self._dtype = dtype
@@ -200,9 +172,10 @@ class _Rounding:
         if factor:  # all digits count, and below this number there are fewer
             lost |= (values != 0) & (np.abs(rounded) < np.finfo(self._dtype).tiny)
         if np.any(lost):
+            single = "dtype='float64', or " if self._dtype == np.float32 else ""
             raise ValueError(
-                f"{what} has the number {values[lost].flat[0]:.6g}, which {self._dtype.name} "
-                "cannot hold; try dtype='float64', or other units of the data"
+                f"{self._dtype.name} cannot hold {what}, {values[lost].flat[0]:.6g}; try {single}"
+                "other units of the data"
             )
         return rounded
 

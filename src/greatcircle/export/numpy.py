@@ -1,7 +1,6 @@
 """A Python file that needs NumPy alone: `evaluate(x)` and `jacobian(x)`."""
 
 import inspect
-import json
 from pathlib import Path
 
 import numpy as np
@@ -97,10 +96,10 @@ def docstring(of: Numbers, kind: str, use: str) -> str:
 
 
 def constants(of: Numbers) -> str:
-    """Names, bound and hash."""
-    return f"""INPUTS = {json.dumps(of.features)}
-OUTPUTS = {json.dumps(of.targets)}
-UNITS = {json.dumps(of.units)}
+    """Names, bound and hash, in ASCII."""
+    return f"""INPUTS = {list(of.features)!a}
+OUTPUTS = {list(of.targets)!a}
+UNITS = {of.units!a}
 LIPSCHITZ = {literal(of.bound)}
 MODEL_SHA256 = "{of.certificate.digest}"
 """

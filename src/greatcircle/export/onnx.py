@@ -70,8 +70,8 @@ class _Graph:
         self.constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 
-    def cast(self, a: str, dtype: Any) -> str:
-        return self.node("Cast", a, to=self._onnx.helper.np_dtype_to_tensor_dtype(dtype))
+    def cast(self, a: str) -> str:
+        return self.node("Cast", a, to=self._onnx.helper.np_dtype_to_tensor_dtype(self.dtype))
 
     def in_precision(self, dtype: np.dtype) -> "_Graph":
         """The same graph, with constants of another precision."""
@@ -87,16 +87,27 @@ class _Graph:
 
 
 def _layers(g: _Graph, of: Numbers, jacobian: bool) -> tuple[str, str]:
+    """Outputs and derivatives; the latter only where `jacobian`.
+
+    onnxruntime folds a Mul by a constant of one element into the MatMul beside it, as a factor in
+    float32 even where the graph is in float64. So no constant factor stands beside a MatMul: scale
+    and gain are added to `guard`, which is zero and depends on x. The numbers stay as they are.
+    """
     p = of.parameters
-    size = ""
+    # Zero for a row of finite numbers, otherwise NaN: runtimes may lose a NaN in an activation.
+    guard = g.summed(g.node("Mul", "x", g.constant(0.0)), 1)
+    gain = g.node("Add", guard, g.constant(p.gain))
+    scale, norms = "", ()
     if p.normalise:
-        h, size = _normalised(g)
+        h, *norms = _normalised(g)
     else:
-        h = g.cast("x", p.shift.dtype) if of.wide else "x"
-        h = g.node("Sub", h, g.constant(p.shift, p.shift.dtype))
+        first = g.in_precision(p.shift.dtype)
+        h, guard = ("x", guard) if not of.wide else (first.cast(a) for a in ("x", guard))
+        h = g.node("Sub", h, first.constant(p.shift))
         if np.any(p.rest):
-            h = g.node("Sub", h, g.constant(p.rest))
-        h = g.node("Mul", h, g.constant(p.scale, p.scale.dtype))
+            h = g.node("Sub", h, first.constant(p.rest))
+        scale = g.node("Add", guard, first.constant(p.scale))
+        h = g.node("Mul", h, scale)
     inputs, slopes = h, []
     for i, w in enumerate(p.matrices):
         layer = g.in_precision(w.dtype)
@@ -107,41 +118,39 @@ def _layers(g: _Graph, of: Numbers, jacobian: bool) -> tuple[str, str]:
             z, h = h, _activation(layer, p.activation, h)
             slope = _slope(layer, p.activation, z, h) if jacobian else ""
             if w.dtype != g.dtype:
-                h, slope = g.cast(h, g.dtype), g.cast(slope, g.dtype) if jacobian else ""
+                h, slope = g.cast(h), g.cast(slope) if jacobian else ""
             slopes.append(slope)
-    # Zero for a row of finite numbers, otherwise NaN: runtimes may lose a NaN in an activation.
-    guard = g.summed(g.node("Mul", "x", g.constant(0.0)), 1)
-    y = g.node("Add", g.node("Mul", h, g.constant(p.gain)), g.constant(p.target_shift))
-    y = g.node("Add", y, guard)
+    y = g.node("Add", g.node("Mul", h, gain), g.constant(p.target_shift))
     if not jacobian:
         return y, ""
     # Backwards, (rows, outputs, units): there are fewer outputs than inputs, as a rule.
-    found = g.constant(p.matrices[-1].T[None] * p.gain)
+    found = g.node("Mul", g.constant(p.matrices[-1].T[None]), g.unsqueezed(gain, 1))
     for w, slope in zip(p.matrices[-2::-1], slopes[::-1], strict=True):
         found = g.node("Mul", found, g.unsqueezed(slope, 1))
         found = g.node("MatMul", found, g.constant(w.T))
-    if p.normalise:
-        unit = g.unsqueezed(inputs, 1)
-        along = g.summed(g.node("Mul", found, unit), 2)
-        across = g.node("Sub", found, g.node("Mul", along, unit))
-        size = g.unsqueezed(size, 1)
-        there = g.node("Greater", size, g.constant(0.0))
-        safe = g.node("Where", there, size, g.constant(1.0))
-        found = g.node("Where", there, g.node("Div", across, safe), g.constant(0.0))
-    else:
-        found = g.node("Mul", found, g.constant(p.scale))
-    return y, g.node("Add", found, g.unsqueezed(guard, 1))
+    if not p.normalise:
+        scale = g.cast(scale) if of.wide else scale
+        return y, g.node("Mul", found, g.unsqueezed(scale, 1))
+    unit = g.unsqueezed(inputs, 1)
+    along = g.summed(g.node("Mul", found, unit), 2)
+    across = g.node("Sub", found, g.node("Mul", along, unit))
+    largest, norm = (g.unsqueezed(size, 1) for size in norms)
+    across = g.node("Div", g.node("Div", across, norm), _one_for_zero(g, largest))
+    there = g.node("Greater", largest, g.constant(0.0))
+    return y, g.node("Where", there, across, g.unsqueezed(guard, 1))
 
 
-def _normalised(g: _Graph) -> tuple[str, str]:
-    """Rows divided by their norms, and these; zero stays zero, and no square overflows."""
-    zero, one = g.constant(0.0), g.constant(1.0)
+def _normalised(g: _Graph) -> tuple[str, str, str]:
+    """Rows divided by their norms, and these as two factors: the product may overflow."""
     largest = g.node("ReduceMax", g.node("Abs", "x"), axes=[1], keepdims=1)
-    safe = g.node("Where", g.node("Greater", largest, zero), largest, one)
-    unit = g.node("Div", "x", safe)
-    norm = g.node("Sqrt", g.summed(g.node("Mul", unit, unit), 1))
-    safe = g.node("Where", g.node("Greater", norm, zero), norm, one)
-    return g.node("Div", unit, safe), g.node("Mul", largest, norm)
+    unit = g.node("Div", "x", _one_for_zero(g, largest))
+    square = g.summed(g.node("Mul", unit, unit), 1)
+    norm = g.node("Sqrt", g.node("Max", square, g.constant(1.0)))  # less only for zeros
+    return g.node("Div", unit, norm), largest, norm
+
+
+def _one_for_zero(g: _Graph, size: str) -> str:
+    return g.node("Where", g.node("Greater", size, g.constant(0.0)), size, g.constant(1.0))
 
 
 def _activation(g: _Graph, name: str, z: str) -> str:
@@ -149,7 +158,7 @@ def _activation(g: _Graph, name: str, z: str) -> str:
     if name == "relu":
         return g.node("Where", negative, g.constant(0.0), z)
     if name == "leaky_relu":
-        return g.node("Where", negative, g.node("Mul", z, g.constant(0.01)), z)
+        return g.node("Mul", z, g.node("Where", negative, g.constant(0.01), g.constant(1.0)))
     if name == "elu":
         below = g.node("Exp", g.node("Min", z, g.constant(0.0)))
         return g.node("Where", negative, g.node("Sub", below, g.constant(1.0)), z)
@@ -168,11 +177,17 @@ def _arctan(g: _Graph, z: str) -> str:
     """In double precision with t from the single one: t + (z cos t − sin t)/(cos t + z sin t)."""
     if g.dtype == np.float32:
         return g.node("Atan", z)
-    near = g.cast(g.node("Atan", g.cast(z, np.dtype(np.float32))), g.dtype)
+    far = g.constant(1e300)  # beyond it the products below overflow, and arctan is π/2
+    z = g.node("Max", g.node("Min", z, far), g.node("Neg", far))
+    near = g.cast(g.node("Atan", g.in_precision(np.dtype(np.float32)).cast(z)))
     sin, cos = g.node("Sin", near), g.node("Cos", near)
     above = g.node("Sub", g.node("Mul", z, cos), sin)
     below = g.node("Add", cos, g.node("Mul", z, sin))
     return g.node("Add", near, g.node("Div", above, below))
+
+
+BELOW = {"relu": 0.0, "leaky_relu": 0.01, "abs": -1.0, "identity": 1.0}
+"""Slopes below zero, where above it they are one."""
 
 
 def _slope(g: _Graph, name: str, z: str, a: str) -> str:
@@ -182,14 +197,12 @@ def _slope(g: _Graph, name: str, z: str, a: str) -> str:
     if name == "sin":
         return g.node("Cos", z)
     one = g.constant(1.0)
-    if name in ("relu", "leaky_relu", "abs"):
-        below = g.constant({"relu": 0.0, "leaky_relu": 0.01, "abs": -1.0}[name])
+    if name in BELOW:
+        below = g.constant(BELOW[name])
         return g.node("Where", g.node("Less", z, g.constant(0.0)), below, one)
     if name == "tanh":
         return g.node("Sub", one, g.node("Mul", a, a))
     if name == "softsign":
         below = g.node("Add", g.node("Abs", z), one)
         return g.node("Div", one, g.node("Mul", below, below))
-    if name == "arctan":
-        return g.node("Div", one, g.node("Add", g.node("Mul", z, z), one))
-    return g.node("Add", g.node("Mul", z, g.constant(0.0)), one)
+    return g.node("Div", one, g.node("Add", g.node("Mul", z, z), one))  # arctan

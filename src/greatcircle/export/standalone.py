@@ -62,7 +62,7 @@ def jacobians(p: Parameters, x: np.ndarray) -> np.ndarray:
     """Derivatives (rows, outputs, inputs)."""
     value, slope = ACTIVATIONS[p.activation]
     with np.errstate(all="ignore"):
-        h, size = _scaled(p, x)
+        h, (largest, norm) = _scaled(p, x)
         inputs, product = h, np.eye(x.shape[1], dtype=x.dtype)[None]
         for w, b in zip(p.matrices[:-1], p.biases[:-1], strict=True):
             z = h @ w + b
@@ -70,18 +70,23 @@ def jacobians(p: Parameters, x: np.ndarray) -> np.ndarray:
         found = np.swapaxes(product @ p.matrices[-1], 1, 2) * p.gain
         if p.normalise:
             along = np.sum(found * inputs[:, None, :], axis=2, keepdims=True)
-            found = np.where(size > 0, (found - along * inputs[:, None, :]) / size, 0)
+            across = (found - along * inputs[:, None, :]) / norm / largest
+            found = np.where(largest > 0, across, 0)
         else:
             found = found * p.scale
         finite = np.all(np.isfinite(x), axis=1, keepdims=True)
         return np.where(finite[:, :, None], found, np.nan).astype(x.dtype)
 
 
-def _scaled(p: Parameters, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """What the first layer sees, and the norm of each row, (rows, 1, 1)."""
+def _scaled(p: Parameters, x: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """What the first layer sees, and the norm of each row as two factors, (rows, 1, 1).
+
+    Their product may overflow, or lose digits below the smallest normal number.
+    """
     if not p.normalise:
-        return ((x - p.shift) - p.rest) * p.scale, np.ones((len(x), 1, 1), x.dtype)
+        ones = np.ones((len(x), 1, 1), x.dtype)
+        return ((x - p.shift) - p.rest) * p.scale, (ones, ones)
     largest = np.max(np.abs(x), axis=1, keepdims=True)
     unit = x / np.where(largest > 0, largest, 1)  # no square overflows or vanishes
-    norm = np.sqrt(np.sum(unit * unit, axis=1, keepdims=True))
-    return unit / np.where(norm > 0, norm, 1), (largest * norm)[:, :, None]
+    norm = np.sqrt(np.maximum(np.sum(unit * unit, axis=1, keepdims=True), 1))  # 1: zeros stay
+    return unit / norm, (largest[:, :, None], norm[:, :, None])
