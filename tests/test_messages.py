@@ -25,7 +25,7 @@ import polars as pl
 import pytest
 
 import greatcircle
-from greatcircle import cli
+from greatcircle import cli, storage
 from greatcircle.checkpoint import NAME
 from greatcircle.sealed import opened, sealed
 from greatcircle.sources import Batches
@@ -238,6 +238,7 @@ def write_tables(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
     (folder / "broken.parquet").write_text("no")
     (folder / "notes.txt").write_text("")
     (folder / "folder").mkdir()
+    (folder / "occupied" / "report.html").mkdir(parents=True)
     (folder / "folder.c").mkdir()
     (folder / "flights").mkdir()
     fields = ("p", "v", "q", "pwm", "fa")
@@ -252,6 +253,7 @@ def write_models(folder: Path, model: Any, classifier: Any) -> None:
     classifier.save(folder / "classifier.safetensors")
     whole = (folder / "model.safetensors").read_bytes()
     for name, data in {
+        "uncertified": storage.encoded(model, certified=False),
         "short": whole[:-9],
         "empty": b"",
         "text": b"a long enough text that is no model",
