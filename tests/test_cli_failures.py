@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import subprocess
+import sys
 from contextlib import contextmanager
 
 import polars as pl
@@ -51,6 +52,30 @@ def test_an_unexpected_error_is_one_line(command, error, monkeypatch, capsys):
         said = capsys.readouterr().err
         assert said.startswith("Traceback")
         assert said.splitlines()[-1].startswith(start)
+
+
+@pytest.fixture(scope="module")
+def model(table, tmp_path_factory):
+    out = tmp_path_factory.mktemp("model")
+    assert fit(table, out) == 0
+    return out / "model.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("where", "code", "words"),
+    [("a closed pipe", 141, ""), ("/dev/full", 2, "No space left on device")],
+)
+def test_standard_output_that_cannot_be_written(model, table, where, code, words):
+    """A short table stays in Python's buffer until the end."""
+    command = [sys.executable, "-m", "greatcircle.cli", "predict", str(model), str(table)]
+    reader, pipe = os.pipe()
+    os.close(reader)
+    with open("/dev/full", "w") as full, open(pipe, "w") as closed:
+        out = full if where == "/dev/full" else closed
+        run = subprocess.run(command, stdout=out, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == code
+    assert words in run.stderr
+    assert run.stderr.count("\n") == bool(words)
 
 
 def test_debug_shows_the_traceback_of_an_expected_error_too(tmp_path, capsys):

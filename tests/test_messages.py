@@ -45,6 +45,8 @@ NOT_PROVOKED = {
     "greatcircle.callbacks:_summary_writer": "needs no tensorboardX; tests/test_callbacks.py",
     "greatcircle.certificate.sdp:_solved": "needs no clarabel; tests/test_certificate.py",
     "greatcircle.experiments.landing.compiled:compiler": "needs no compiler; tests/test_landing.py",
+    "greatcircle.cli:_run": "Ctrl-C; tests/test_signals.py",
+    "greatcircle.cli.signals:Handler._handle": "Ctrl-C; tests/test_signals.py",
     "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/test_sweep.py",
     "greatcircle.experiments.sweep:Store.writer": "needs two sweeps at once; tests/test_sweep.py",
     "greatcircle.experiments.sweep:_on_cluster": "needs a machine without dask",

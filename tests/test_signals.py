@@ -27,9 +27,26 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+STARTED: list[subprocess.Popen] = []
+
+
+@pytest.fixture(autouse=True)
+def end_all():
+    """A test that fails leaves no process behind."""
+    yield
+    while STARTED:
+        with STARTED.pop() as process:
+            process.kill()
+
+
+def python(arguments, **streams) -> subprocess.Popen:
+    STARTED.append(subprocess.Popen([sys.executable, *arguments], **streams))
+    return STARTED[-1]
+
+
 def started(arguments, **streams) -> subprocess.Popen:
     """Start a command, and wait until it receives signals; before that, Python itself does."""
-    process = subprocess.Popen([sys.executable, "-m", "greatcircle.cli", *arguments], **streams)
+    process = python(["-m", "greatcircle.cli", *arguments], **streams)
     while process.poll() is None and not catches_signals(process.pid):
         time.sleep(0.002)
     return process
@@ -228,12 +245,8 @@ module.add_arguments, module.run = lambda parser: None, run
 sys.modules[module.__name__] = module
 cli.command()
 """
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, "predict"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipe = subprocess.PIPE
+    process = python(["-c", code, "predict"], stdout=pipe, stderr=pipe, text=True)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(number)
     sent = time.monotonic()

@@ -5,7 +5,6 @@ asked for is imported.
 """
 
 import argparse
-import contextlib
 import io
 import os
 import shlex
@@ -50,11 +49,12 @@ def command() -> NoReturn:
             sys.modules["multiprocessing.util"]._exit_function()  # workers and their semaphores
     finally:
         handler.ignore()
+        try:
+            _flush()
+        except OSError:  # Python would complain again when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if interrupted:
         # At once: threads of XLA that are still compiling would crash an orderly end.
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError):
-                stream.flush()
         os._exit(code)
     sys.exit(code)
 
@@ -80,10 +80,9 @@ def _run(given: list[str]) -> int:
         handler.enter(Phase.RUNNING)
         code = options.run(options)
         handler.enter(Phase.DONE)
+        _flush()
         return code or handler.exit_code
-    except BrokenPipeError:
-        # As in `greatcircle predict … | head`. Python would complain again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # as in `greatcircle predict … | head`
         return NOBODY_READS
     except Exception as error:
         if handler.number and handler.phase is Phase.RUNNING:
@@ -95,6 +94,11 @@ def _run(given: list[str]) -> int:
         hint = "" if expected or debug else DEBUG_HINT
         print(f"greatcircle: {words}{hint}", file=sys.stderr)
         return WRONG_USE if expected else FAILED
+
+
+def _flush() -> None:
+    """Write what standard output still buffers, if there is a standard output."""
+    print(end="", flush=True)
 
 
 DEBUG_HINT = "; run again with --debug for the traceback"

@@ -139,8 +139,8 @@ class Handler:
             self._count += 1
             if self._count > 1 or self.phase in (Phase.STARTING, Phase.DONE):
                 self._quit(number)
-            if self.phase is Phase.RUNNING and not self._raised:  # it was STARTING a moment ago
-                self._interrupt_main_thread()
+            if self.phase is Phase.RUNNING and not self._raised:
+                self._interrupt_main_thread()  # which may have seen it while still STARTING
             if words := _ON_FIRST.get(self.phase):
                 with contextlib.suppress(OSError, ValueError):
                     print(f"greatcircle: {words}", file=sys.stderr, flush=True)
@@ -155,12 +155,13 @@ class Handler:
         words = _AT_THE_END.get(self.phase, "interrupted; nothing was written")
         # A progress bar has hidden the cursor, and stands on the last line.
         show_cursor = "\x1b[?25h\n" if os.isatty(2) else ""
-        with contextlib.suppress(OSError):
+        try:
             os.write(2, f"{show_cursor}greatcircle: {words}\n".encode())
-        if "multiprocessing" in sys.modules:
-            for child in sys.modules["multiprocessing"].active_children():
-                child.terminate()
-        os._exit(128 + number)
+            if "multiprocessing" in sys.modules:
+                for child in sys.modules["multiprocessing"].active_children():
+                    child.terminate()
+        finally:
+            os._exit(128 + number)
 
 
 handler = Handler()
