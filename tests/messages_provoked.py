@@ -165,6 +165,7 @@ load("altered.safetensors")
 load("newer.safetensors")
 load("newer, unknown.safetensors")
 load("begun/checkpoint.safetensors")
+load("uncertified.safetensors")
 model.save("model.pkl")
 model.save("")
 model.save("folder/none/model.safetensors")
@@ -419,6 +420,7 @@ $ greatcircle fit flight.csv --targets fz one --classify
 $ greatcircle fit flight.csv --targets weather --classify --loss huber
 $ greatcircle fit label.csv --targets weather --classify
 $ greatcircle fit flight.csv --targets fz --out flight.csv
+$ greatcircle fit flight.csv --targets fz --out occupied
 $ greatcircle fit flight.csv --targets fz --test-fraction 1.5
 $ greatcircle fit flight.csv --targets fz --lipschitz -2
 $ greatcircle fit flight.csv --targets fz --lipschitz 2 --method ad

@@ -8,7 +8,7 @@ from sklearn.metrics import confusion_matrix, r2_score
 from greatcircle import LipschitzClassifier, LipschitzRegressor
 from greatcircle.datasets import ground_effect
 from greatcircle.datasets.split import split
-from greatcircle.evaluation import Evaluation, confusion, evaluate
+from greatcircle.evaluation import Evaluation, Part, _errors, confusion, evaluate
 
 ROWS = 200
 
@@ -36,6 +36,18 @@ def test_errors_are_those_of_scikit_learn():
             np.testing.assert_allclose(own["r2"], r2_score(measured, predicted), rtol=1e-10)
         squares = [m["rms"] ** 2 for m in metrics[name]["targets"].values()]
         np.testing.assert_allclose(metrics[name]["rms"], np.sqrt(sum(squares)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("unit", [1e-300, 1e-160, 1e160, 1e300])
+def test_errors_in_very_small_and_very_large_units(unit):
+    """The square of such a number is zero or infinite."""
+    measured = np.array([[1.0, 2.0], [3.0, 5.0], [2.0, 1.0]])
+    predicted = np.array([[1.5, 2.0], [2.5, 4.0], [2.0, 1.5]])
+    usual, scaled = (
+        _errors(Part(np.arange(3), u * measured, u * predicted), ("a", "b")) for u in (1, unit)
+    )
+    np.testing.assert_allclose(scaled["rms"], unit * usual["rms"], rtol=1e-12)
+    np.testing.assert_allclose(scaled["r2"], usual["r2"], rtol=1e-12)
 
 
 @pytest.mark.parametrize("scaling", ["standard", "max", "paper"])

@@ -25,7 +25,7 @@ import polars as pl
 import pytest
 
 import greatcircle
-from greatcircle import cli
+from greatcircle import cli, storage
 from greatcircle.checkpoint import NAME
 from greatcircle.sealed import opened, sealed
 from greatcircle.sources import Batches
@@ -45,6 +45,8 @@ NOT_PROVOKED = {
     "greatcircle.callbacks:_summary_writer": "needs no tensorboardX; tests/test_callbacks.py",
     "greatcircle.certificate.sdp:_solved": "needs no clarabel; tests/test_certificate.py",
     "greatcircle.experiments.landing.compiled:compiler": "needs no compiler; tests/test_landing.py",
+    "greatcircle.cli:_run": "Ctrl-C; tests/test_signals.py",
+    "greatcircle.cli.signals:Handler._handle": "Ctrl-C; tests/test_signals.py",
     "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/test_sweep.py",
     "greatcircle.experiments.sweep:Store.writer": "needs two sweeps at once; tests/test_sweep.py",
     "greatcircle.experiments.sweep:_on_cluster": "needs a machine without dask",
@@ -239,6 +241,7 @@ def write_tables(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
     (folder / "broken.parquet").write_text("no")
     (folder / "notes.txt").write_text("")
     (folder / "folder").mkdir()
+    (folder / "occupied" / "report.html").mkdir(parents=True)
     (folder / "folder.c").mkdir()
     (folder / "flights").mkdir()
     fields = ("p", "v", "q", "pwm", "fa")
@@ -253,6 +256,7 @@ def write_models(folder: Path, model: Any, classifier: Any) -> None:
     classifier.save(folder / "classifier.safetensors")
     whole = (folder / "model.safetensors").read_bytes()
     for name, data in {
+        "uncertified": storage.encoded(model, certified=False),
         "short": whole[:-9],
         "empty": b"",
         "text": b"a long enough text that is no model",

@@ -1,8 +1,9 @@
-"""What there is to say of a fitted model: errors on both parts of the data, bounds, slices.
+"""Evaluate a fitted model: train and test errors, Lipschitz bounds, slices through the inputs.
 
 Numbers only. `report.model` draws them, and the command line prints them.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -199,21 +200,27 @@ def evenly(count: int, most: int) -> np.ndarray:
 
 
 def _errors(part: Part, targets: Sequence[str]) -> dict[str, Any]:
-    residuals = part.residuals
-    squares = np.mean(residuals**2, axis=0)
-    spread = np.var(part.measured, axis=0)
-    # Of a target that does not vary, nothing can be explained.
-    explained = [1 - s / v if v > 0 else None for s, v in zip(squares, spread, strict=True)]
-    known = [e for e in explained if e is not None]
+    errors = _rms(part.residuals)
+    spread = _rms(part.measured - np.mean(part.measured, axis=0))
+    # A target that does not vary has no R².
+    explained = [1 - (e / s) ** 2 if s > 0 else None for e, s in zip(errors, spread, strict=True)]
+    known = [r2 for r2 in explained if r2 is not None]
     return {
         "rows": len(part.rows),
-        "rms": float(np.sqrt(np.sum(squares))),
-        "r2": float(np.mean(known)) if known else None,
+        "rms": math.hypot(*errors),
+        "r2": sum(known) / len(known) if known else None,
         "targets": {
-            name: {"rms": float(np.sqrt(s)), "r2": None if e is None else float(e)}
-            for name, s, e in zip(targets, squares, explained, strict=True)
+            name: {"rms": rms, "r2": r2}
+            for name, rms, r2 in zip(targets, errors, explained, strict=True)
         },
     }
+
+
+def _rms(columns: np.ndarray) -> list[float]:
+    """Return the root mean square of each column, of any size: no square over- or underflows."""
+    size = np.max(np.abs(columns), axis=0)
+    unit = columns / np.where(size > 0, size, 1)
+    return (size * np.sqrt(np.mean(unit**2, axis=0))).tolist()
 
 
 def _hits(part: Part) -> dict[str, Any]:

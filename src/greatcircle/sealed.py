@@ -10,7 +10,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -81,19 +82,63 @@ def place(path: Path) -> Path:
 
 def write(path: Path, data: bytes) -> None:
     """Put the bytes there at once: a reader, or a crash, finds the old file or the new one."""
-    temporary = path.parent / f".greatcircle-{secrets.token_hex(8)}.tmp"
+    temporary = _temporary_in(path.parent)
     try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, temporary)
-        os.replace(temporary, path)
+        with _naming(path):
+            _write_flushed(temporary, data, path)
+            os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
+
+
+def write_all(folder: Path, files: Mapping[str, bytes], remove: Collection[str] = ()) -> None:
+    """Put files into a folder together: all of them or, after an error, none.
+
+    The bytes go to a temporary folder first, so that a full disk changes nothing. `remove` names
+    files that go away in the same step, where they are there.
+    """
+    check_replaceable(folder, (*files, *remove))
+    temporary = _temporary_in(folder)
+    new, old = temporary / "new", temporary / "old"
+    moves: list[tuple[Path, Path]] = []
+
+    def move(source: Path, target: Path) -> None:
+        os.rename(source, target)
+        moves.append((source, target))
+
+    try:
+        with _naming(folder):
+            new.mkdir(parents=True)
+            old.mkdir()
+        for name, data in files.items():
+            with _naming(folder / name):
+                _write_flushed(new / name, data, folder / name)
+        for name in dict.fromkeys((*files, *remove)):
+            with _naming(folder / name):
+                if os.path.lexists(folder / name):
+                    move(folder / name, old / name)
+                if name in files:
+                    move(new / name, folder / name)
+    except BaseException:
+        for source, target in reversed(moves):
+            os.rename(target, source)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    _sync_folder(folder)
+
+
+def check_replaceable(folder: Path, names: Collection[str]) -> None:
+    """Refuse a folder, or a file without write permission, in the place of a file to write."""
+    for path in (folder / name for name in names):
+        if path.is_dir() or (path.exists() and not os.access(path, os.W_OK)):
+            kind = "a folder" if path.is_dir() else "read-only"
+            raise ValueError(
+                f"{path} is {kind}; expected a file that can be replaced, or none: move it away, "
+                "or write to another folder"
+            )
 
 
 def _header(data: bytes) -> dict[str, Any]:
@@ -165,6 +210,31 @@ def _field(checksum: str) -> bytes:
 
 def _digest(data: bytes) -> str:
     return blake2b(data, digest_size=_DIGEST).hexdigest()
+
+
+def _temporary_in(folder: Path) -> Path:
+    return folder / f".greatcircle-{secrets.token_hex(8)}.tmp"
+
+
+def _write_flushed(path: Path, data: bytes, replaced: Path) -> None:
+    """Write a new file to the disk, with the permissions of the one that it will replace."""
+    with open(path, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if replaced.exists():
+        shutil.copymode(replaced, path)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Make an OSError name the file: one of a full disk names none, others the temporary file."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        del error.filename2
+        raise
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,7 +1,9 @@
 """`greatcircle fit`: a network on the user's own table, with everything there is to say of it."""
 
 import argparse
+import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -9,7 +11,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from greatcircle.cli import INTERRUPTED, output
+from greatcircle.cli import DEBUG_HINT, FAILED, INTERRUPTED, in_a_line, output
+from greatcircle.cli.signals import Phase, handler
 
 # Everything that needs JAX is imported where it is used: `fit --help` answers at once.
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from greatcircle.evaluation import Model
+    from greatcircle.report.model import Made
 
 METHODS = ("auto", "ad", "mm")
 SCALINGS = ("paper", "standard", "max")
@@ -81,7 +85,8 @@ class Data(NamedTuple):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, split, train, evaluate, print, write."""
+    """Read, split, train, evaluate, write, print."""
+    handler.enter(Phase.STARTING)
     messages = Console(stderr=True)
     _check(options)
     data = _read(options)
@@ -94,6 +99,7 @@ def run(options: argparse.Namespace) -> int:
     from greatcircle.datasets.split import split
     from greatcircle.report import model as report
 
+    report.check_folder(folder)
     count = len(data.inputs)
     train, test = split(
         count,
@@ -108,7 +114,6 @@ def run(options: argparse.Namespace) -> int:
     if model.outcome_ == "interrupted" and model.n_iter_ == 0:
         _say(messages, "nothing was learnt yet, and nothing is written")
         return INTERRUPTED
-    evaluated = evaluation.evaluate(model, data.inputs, data.measured, train, test, data.targets)
     source = report.Source(
         options.data.name,
         count,
@@ -119,15 +124,58 @@ def run(options: argparse.Namespace) -> int:
         options.test_fraction,
         options.seed,
     )
-    summary = report.results(evaluated, source)
-    written = report.write(folder, evaluated, source, summary, options.command)
-    if options.json:
-        output.print_json(summary)
-    else:
-        _print(summary)
-    if not options.quiet:
+    made = report.make(
+        model,
+        partial(evaluation.evaluate, model, data.inputs, data.measured, train, test, data.targets),
+        source,
+        options.command,
+    )
+    written = _write(folder, made)
+    if made.failures:
+        _say_failures(messages, made, written, options.debug)
+    elif not options.quiet:
         output.say_written(messages, written)
-    return INTERRUPTED if model.outcome_ == "interrupted" else 0
+    if made.summary is not None and report.RESULTS in made.files:
+        if options.json:
+            output.print_json(made.summary)
+        else:
+            _print(made.summary)
+    if made.failures:
+        return FAILED
+    return handler.exit_code or (INTERRUPTED if model.outcome_ == "interrupted" else 0)
+
+
+def _write(folder: Path, made: "Made") -> list[Path]:
+    """Write all files or, where that fails, the model alone; return the paths written."""
+    from greatcircle.report import model as report
+
+    attempts = [made.files] if made.files else []
+    if made.certified:
+        attempts.append({report.MODEL: made.files[report.MODEL]})
+    for files in attempts:
+        with made.stage("writing"), handler.held():
+            written = report.write(folder, files)
+            handler.enter(Phase.DONE)
+            return written
+    return []
+
+
+def _say_failures(messages: Console, made: "Made", written: list[Path], debug: bool) -> None:
+    """Say which stages failed, and what was written nevertheless."""
+    for stage, error in made.failures.items():
+        if debug:
+            traceback.print_exception(error)
+        _say(messages, f"{stage} failed: {in_a_line(error)}{'' if debug else DEBUG_HINT}")
+    if not written:
+        _say(messages, "nothing was written")
+        return
+    _say(messages, f"results are incomplete; written: {', '.join(map(str, written))}")
+    if not made.certified:
+        _say(
+            messages,
+            "this file has the weights without a proved bound, and predict does not accept it; "
+            "safetensors.numpy.load_file reads it",
+        )
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -222,6 +270,7 @@ def _fitted(
         loss=options.loss,
         max_iter=options.max_iter,
         early_stopping=options.early_stopping,
+        callbacks=(handler.end_training,),
         verbose=not options.quiet,
         random_state=options.seed,
     )
@@ -233,8 +282,12 @@ def _fitted(
         # One target is a column, not a matrix: predictions then have the same shape.
         one = measured.ndim == 2 and measured.shape[1] == 1
         model.fit(data.inputs[train], measured[:, 0] if one else measured)
+    handler.enter(Phase.WRITING)
     for warning in caught:
         _say(messages, str(warning.message))
+    if handler.stopped_training:
+        model.outcome_, model.reason_ = "interrupted", f"interrupted by {handler.name}"
+        _say(messages, f"training was interrupted after {model.n_iter_} iterations")
     model.target_names_ = data.targets
     return model
 

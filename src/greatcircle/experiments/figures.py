@@ -1,5 +1,6 @@
 """Figures in the manner of the paper's, drawn with Matplotlib and saved as PNG and PDF."""
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,14 +67,24 @@ def learning_curves(panels: Sequence[Panel]) -> Figure:
 
 def save(figure: Figure, stem: Path) -> list[Path]:
     """Write the figure as PNG and PDF; the paths written."""
-    paths = [stem.with_suffix(".png"), stem.with_suffix(".pdf")]
-    for path in paths:
-        # No date in the PDF: the same run gives the same file.
-        figure.savefig(
-            path, dpi=150, metadata={"CreationDate": None} if path.suffix == ".pdf" else {}
-        )
-        figure.set_layout_engine("none")  # laid out once: it takes longer than drawing
+    paths = []
+    for suffix, data in drawn(figure).items():
+        paths.append(stem.with_suffix(suffix))
+        paths[-1].write_bytes(data)
     return paths
+
+
+def drawn(figure: Figure) -> dict[str, bytes]:
+    """The figure as a PNG and a PDF file, by suffix."""
+    files = {}
+    for suffix in (".png", ".pdf"):
+        file = io.BytesIO()
+        # No date in the PDF: the same run gives the same file.
+        metadata = {"CreationDate": None} if suffix == ".pdf" else {}
+        figure.savefig(file, format=suffix[1:], dpi=150, metadata=metadata)
+        figure.set_layout_engine("none")  # laid out once: it takes longer than drawing
+        files[suffix] = file.getvalue()
+    return files
 
 
 def _label_between_powers_of_ten(axes: Axes) -> None:

@@ -1,19 +1,33 @@
 """From an evaluated model to a folder with everything: model, results, figures, report."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from greatcircle import provenance, report
-from greatcircle.evaluation import Evaluation, Slices
+from greatcircle import provenance, report, sealed, storage
+from greatcircle.evaluation import Evaluation, Model, Slices
 from greatcircle.experiments import figures
 from greatcircle.report import model_charts, model_figures
 
 MOST_TARGETS, MOST_INPUTS = 12, 12
 """Panels that a chart has, at the most."""
+
+MODEL, UNCERTIFIED, RESULTS, PAGE = (
+    "model.safetensors",
+    "uncertified.safetensors",
+    "results.json",
+    "report.html",
+)
+FIGURES = ("training", "lipschitz", "slices", "confusion", "predicted", "residuals")
+NAMES = frozenset(
+    {MODEL, UNCERTIFIED, RESULTS, PAGE, *(f"{f}{s}" for f in FIGURES for s in (".png", ".pdf"))}
+)
+"""Of all files that `make` may make."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +94,80 @@ def results(evaluation: Evaluation, source: Source) -> dict[str, Any]:
     }
 
 
-def write(
-    folder: Path, evaluation: Evaluation, source: Source, summary: dict[str, Any], command: str
-) -> list[Path]:
-    """`model.safetensors`, `results.json`, figures, `report.html`; the files written."""
-    from greatcircle import storage
+@dataclass
+class Made:
+    """Files made of a fitted model, in memory. A stage that fails leaves the others' files."""
 
-    folder.mkdir(parents=True, exist_ok=True)
-    stored = folder / "model.safetensors"
-    storage.save(evaluation.model, stored)
-    path = folder / "results.json"
-    path.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n", "utf-8")
-    written = [stored, path]
-    for name, figure in _figures(evaluation, source).items():
-        written += figures.save(figure, folder / name)
-    page = _page(evaluation, source, summary, command)
-    return [*written, report.write(page, folder / "report.html")]
+    files: dict[str, bytes] = field(default_factory=dict)
+    summary: dict[str, Any] | None = None
+    """As in `results.json`."""
+    failures: dict[str, Exception] = field(default_factory=dict)
+    """By the name of the stage."""
+
+    @property
+    def certified(self) -> bool:
+        """Whether there is a model with its certificate."""
+        return MODEL in self.files
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Keep an exception in `failures`."""
+        try:
+            yield
+        except Exception as error:
+            self.failures.setdefault(name, error)
+
+
+def make(model: Model, evaluate: Callable[[], Evaluation], source: Source, command: str) -> Made:
+    """Make `model.safetensors`, figures, `report.html` and `results.json`.
+
+    A model whose bound cannot be computed becomes `uncertified.safetensors`, and nothing else is
+    made of it.
+    """
+    made, evaluation = Made(), None
+    files = made.files
+    with made.stage(MODEL):
+        files[MODEL] = storage.encoded(model)
+    if not made.certified:
+        with made.stage(UNCERTIFIED):
+            files[UNCERTIFIED] = storage.encoded(model, certified=False)
+        return made
+    with made.stage("the evaluation"):
+        evaluation = evaluate()
+        made.summary = summary = results(evaluation, source)
+    if evaluation is None or made.summary is None:
+        return made
+    with made.stage("the figures"):
+        drawn = {name: figures.drawn(f) for name, f in _figures(evaluation, source).items()}
+        files |= {f"{name}{s}": data for name, both in drawn.items() for s, data in both.items()}
+    with made.stage(PAGE):
+        files[PAGE] = report.render(_page(evaluation, source, summary, command)).encode("utf-8")
+    with made.stage(RESULTS):
+        summary["files"] = sorted([*files, RESULTS])
+        files[RESULTS] = (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode("utf-8")
+    return made
+
+
+def write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write the files together, in the place of an older result; return their paths."""
+    # The weights of a model without a bound go beside an older result, which stays whole.
+    remove = _files_of_older(folder) if MODEL in files else set()
+    sealed.write_all(folder, files, remove)
+    return [folder / name for name in files]
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder in which a file of the results could not be replaced."""
+    sealed.check_replaceable(folder, NAMES)
+
+
+def _files_of_older(folder: Path) -> set[str]:
+    """Names of the files of an older result; others of the same name may be the user's own."""
+    try:
+        listed = json.loads((folder / RESULTS).read_text("utf-8"))["files"]
+        return {MODEL, UNCERTIFIED} | NAMES.intersection(listed)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {MODEL, UNCERTIFIED}
 
 
 def _without_nan(column: np.ndarray) -> list[Any]:

@@ -20,7 +20,7 @@ from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 from greatcircle.sealed import SUFFIX, opened, place, sealed, write
 from greatcircle.storage.contents import describe, rebuild
 
-__all__ = ["load", "save"]
+__all__ = ["encoded", "load", "save"]
 
 
 def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
@@ -41,11 +41,24 @@ def save(model: BaseEstimator, path: str | PathLike[str]) -> None:
         Where the model holds a user's own code (activation, loss, direction, step): a file cannot.
     """
     path = _checked(_path(path))
-    tensors, texts = describe(model)
-    data = sealed(tensors, texts)
-    # Nothing is replaced by a file that would be refused.
-    rebuild(*opened(data))
-    write(path, data)
+    write(path, encoded(model))
+
+
+def encoded(model: BaseEstimator, *, certified: bool = True) -> bytes:
+    """Return the bytes of the file of a fitted estimator.
+
+    Parameters
+    ----------
+    model
+        As in `save`.
+    certified
+        False leaves out the certificate, for a model whose bound cannot be computed. `load`
+        refuses such a file; any reader of safetensors finds weights, scaling and history in it.
+    """
+    data = sealed(*describe(model, certified=certified))
+    if certified:  # nothing is replaced by a file that would be refused
+        rebuild(*opened(data))
+    return data
 
 
 def load(path: str | PathLike[str]) -> LipschitzRegressor | LipschitzClassifier:

@@ -32,6 +32,9 @@ ESTIMATORS: dict[str, type[Model]] = {
     kind.__name__: kind for kind in (LipschitzRegressor, LipschitzClassifier)
 }
 
+UNCERTIFIED = "uncertified"
+"""Kind of a file without a certificate."""
+
 SAME = 1e-9
 """Relative difference that another machine's rounding may make in a norm."""
 
@@ -48,8 +51,8 @@ _FIXES = {
 }
 
 
-def describe(model: Any) -> tuple[Tensors, Texts]:
-    """What a file holds of a model."""
+def describe(model: Any, *, certified: bool = True) -> tuple[Tensors, Texts]:
+    """Return the arrays and texts of a model, with its certificate or without."""
     if ESTIMATORS.get(type(model).__name__) is not type(model):
         raise TypeError(
             f"model is a {type(model).__name__}; expected a fitted {' or '.join(ESTIMATORS)}: of a "
@@ -63,21 +66,10 @@ def describe(model: Any) -> tuple[Tensors, Texts]:
     for name in ("shift", "spread", "divisor", "target_shift", "factor"):
         tensors[f"scaling.{name}"] = np.asarray(getattr(scaling, name), np.float64)
     tensors |= {f"history.{name}": model.history_[name] for name in Record._fields}
-    certificate = model.certificate_
-    tensors |= {f"certificate.{i}": m for i, m in enumerate(certificate.multipliers)}
-    tensors["certificate.scale"] = certificate.scale
     texts = {
         "estimator": type(model).__name__,
         "scaling": scaling.name,
         "network": _json(_network(model)),
-        "certificate": _json(
-            {
-                "method": certificate.method,
-                "value": encode(certificate.value),
-                "margin": encode(certificate.margin),
-                "gain": encode(certificate.gain),
-            }
-        ),
         "parameters": _json(_parameters(model)),
         "fit": _json(_fit(model)),
         "versions": _json(
@@ -88,6 +80,20 @@ def describe(model: Any) -> tuple[Tensors, Texts]:
             }
         ),
     }
+    if certified:
+        certificate = model.certificate_
+        tensors |= {f"certificate.{i}": m for i, m in enumerate(certificate.multipliers)}
+        tensors["certificate.scale"] = certificate.scale
+        texts["certificate"] = _json(
+            {
+                "method": certificate.method,
+                "value": encode(certificate.value),
+                "margin": encode(certificate.margin),
+                "gain": encode(certificate.gain),
+            }
+        )
+    else:
+        texts["kind"] = UNCERTIFIED
     if isinstance(model, LipschitzClassifier):
         classes = model.classes_
         if classes.dtype.name in NUMBERS:
@@ -108,6 +114,11 @@ def _rebuilt(tensors: Tensors, texts: Texts) -> Model:
         raise ValueError(
             "it is a checkpoint of training, no model: fit with checkpoint= its folder and "
             "resume=True, then save the model"
+        )
+    if texts.get("kind") == UNCERTIFIED:
+        raise ValueError(
+            "it has no certificate, because the bound of the model could not be computed when it "
+            "was written; safetensors.numpy.load_file reads its arrays"
         )
     kind = ESTIMATORS.get(_text(texts, "estimator"))
     if kind is None:
