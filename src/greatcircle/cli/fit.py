@@ -21,6 +21,12 @@ SCALINGS = ("paper", "standard", "max")
 LOSSES = ("auto", "squared", "huber")
 SPLITS = ("random", "time")
 
+LARGEST = 1e100
+"""Of the numbers in a file. The evaluation squares them; the test rows are not seen before."""
+
+SHOWN = 40
+"""How many inputs are listed on the screen; results.json has all."""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
@@ -173,6 +179,12 @@ def _read(options: argparse.Namespace) -> Data:
             "numbers: add --classify to predict classes"
         )
     columns = files.numbers(table, given if options.classify else (*given, *wanted), path)
+    for name, column in columns.items():
+        if (largest := float(np.max(np.abs(column)))) > LARGEST:
+            raise ValueError(
+                f"{path}: column {name!r} has numbers as large as {largest:.3g}, whose squares "
+                f"overflow; expected at most {LARGEST:g}: choose larger units"
+            )
     measured = (
         files.labels(table, wanted[0], path)
         if options.classify
@@ -261,9 +273,10 @@ def _print(summary: dict[str, Any]) -> None:
         headings, rows = report.ERROR_HEADINGS, report.error_rows(metrics)
     console = Console()
     console.print(output.table(headings, rows))
-    bounds = summary["lipschitz"]
+    bounds, inputs = summary["lipschitz"], summary["data"]["inputs"]
+    more = f" and {len(inputs) - SHOWN} more" if len(inputs) > SHOWN else ""
     lines = [
-        f"inputs           {', '.join(summary['data']['inputs'])}",
+        f"inputs           {', '.join(inputs[:SHOWN])}{more}",
         f"Lipschitz bound  {bounds['certified']:.4g} {bounds['unit']}",
         f"                 {bounds['operator_norms']:.4g} by operator norms, "
         f"{bounds['a_priori']:.4g} before training, steepest slope seen {bounds['lower']:.4g}",

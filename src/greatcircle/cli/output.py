@@ -6,6 +6,7 @@ Text that comes from the user (names of columns, labels, paths) is printed as it
 
 import argparse
 import json
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -89,9 +90,16 @@ def say(console: Console, words: str) -> None:
     console.print(Text(words), soft_wrap=True)
 
 
+def print_text(words: str) -> None:
+    """Print on standard output, to its end: a full disk is an error here, not when Python ends."""
+    with naming("standard output"):
+        sys.stdout.write(words)
+        sys.stdout.flush()
+
+
 def print_json(results: Any) -> None:
     """Print results as JSON on standard output."""
-    print(json.dumps(results, indent=2))
+    print_text(json.dumps(results, indent=2) + "\n")
 
 
 def say_written(messages: Console, paths: Iterable[Path]) -> None:

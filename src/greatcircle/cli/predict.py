@@ -3,7 +3,6 @@
 import argparse
 import gzip
 import io
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,9 +64,7 @@ def run(options: argparse.Namespace) -> int:
             {"rows": len(predictions), "predictions": predictions.to_dict(as_series=False)}
         )
     elif options.out is None:
-        with output.naming("standard output"):
-            sys.stdout.write(predictions.write_csv())
-            sys.stdout.flush()
+        output.print_text(predictions.write_csv())
     return 0
 
 

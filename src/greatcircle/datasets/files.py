@@ -278,13 +278,12 @@ def find(table: pl.DataFrame, names: Sequence[str], path: str | PathLike[str]) -
     if missing:
         lower = {column.lower(): column for column in table.columns}
         like = [get_close_matches(name.lower(), lower, 1) for name in missing]
-        guesses = [repr(lower[match[0]]) for match in like if match]
-        hints = [f"did you mean {', '.join(dict.fromkeys(guesses))}?"] if guesses else []
-        if any("," in name for name in missing):
-            hints.append("Give several names one by one, not joined by commas.")
+        guesses = dict.fromkeys(repr(lower[match[0]]) for match in like if match)
         raise ValueError(
-            f"{path}: column{'s' * (len(missing) > 1)} {_listed(missing)} not found; "
-            f"{' '.join([*hints, f'The columns are {_listed(table.columns)}'])}"
+            f"{path}: column{'s' if len(missing) > 1 else ''} {_listed(missing)} not found"
+            + ("; give names one by one, without commas" if any("," in n for n in missing) else "")
+            + (f"; did you mean {', '.join(guesses)}?" if guesses else "")
+            + f" (columns: {_listed(table.columns)})"
         )
     return tuple(found[name] for name in names)
 
@@ -358,7 +357,8 @@ def labels(table: pl.DataFrame, name: str, path: str | PathLike[str]) -> NDArray
     import polars as pl
 
     kind = table.schema[name]
-    if kind.is_nested() or kind in (pl.Binary, pl.Object):
+    plain = (pl.String, pl.Categorical, pl.Enum, pl.Boolean, pl.Date, pl.Datetime, pl.Time, pl.Null)
+    if not (kind.is_numeric() or kind in plain):
         raise ValueError(
             f"{path}: column {name!r} holds {kind}; expected labels: text or whole numbers"
         )
