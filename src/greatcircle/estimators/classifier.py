@@ -163,12 +163,12 @@ def exact_labels(y: Any) -> Any:
     """Labels of which no two are merged by a change of type.
 
     NumPy and scikit-learn turn some whole numbers into float64, which cannot hold all of them: a
-    list with numbers on both sides of 2**63, or a nullable column of pandas. Others they refuse:
-    Python's numbers in an array of objects. And a list of 1 and "1" becomes text.
+    list with numbers on both sides of 2**63, or a nullable column of pandas. They refuse others:
+    whole numbers in an array of objects. And a list of 1 and "1" becomes text.
 
     Returns
     -------
-    y itself where its type is safe, otherwise an array of int64 or uint64.
+    y itself where its type is safe, otherwise an array of int64, uint64 or bool.
     """
     if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype != object:
         return y
@@ -179,6 +179,8 @@ def exact_labels(y: Any) -> Any:
     kinds = {_kind(value) for value in values.flat}
     if kinds == {int}:
         return _whole(values)
+    if kinds == {bool}:
+        return values.astype(bool)
     exact = kinds == {int, float} and all(-(2**53) <= value <= 2**53 for value in values.flat)
     if len(kinds) > 1 and not exact:
         raise ValueError(
