@@ -110,6 +110,8 @@ def test_partial_fit_needs_to_know_the_classes():
 
 
 def test_one_class_is_refused():
+    with pytest.raises(ValueError, match="y has no class; a classifier needs at least two"):
+        model().partial_fit(X, Y, classes=[])
     with pytest.raises(ValueError, match="y has one class, 1; a classifier needs at least two"):
         model().fit(X, np.ones(len(X), int))
 
@@ -192,6 +194,22 @@ def test_known_classes_of_another_type_are_compared_exactly():
     m = model().partial_fit(X[:2], np.array([1, BIG]), classes=np.array([1, BIG, HUGE], np.uint64))
     with pytest.raises(ValueError, match=f"not there at the first fit: .{BIG + 1}.;"):
         m.partial_fit(X[:2], np.array([1, BIG + 1]))
+
+
+def test_labels_of_streams_stay_different(tmp_path):
+    rows = np.memmap(tmp_path / "rows.dat", np.float64, "w+", shape=(4, 2))
+    rows[:] = X[:4, :2]
+    labels = [BIG, BIG + 1, HUGE, HUGE + 1]
+    first, second = np.array(labels[:2]), np.array(labels[2:], np.uint64)
+    batches = [(rows[:2], first), (rows[2:], second)]
+    pl.DataFrame({"a": rows[:, 0], "y": np.array(labels, np.uint64)}).write_parquet(
+        tmp_path / "rows.parquet"
+    )
+    for data in ((rows, labels), (batches,), (tmp_path / "rows.parquet", "y")):
+        assert model(max_iter=1).fit(*data).classes_.tolist() == labels
+    batches = [(rows[:2], np.array([1, 2])), (rows[2:], np.array(["1", "2"]))]
+    with pytest.raises(ValueError, match="y has labels of the types int, str"):
+        model().fit(batches)
 
 
 @pytest.mark.parametrize(

@@ -515,7 +515,9 @@ def test_predictions_are_written_whole_or_not_at_all(
     monkeypatch.setattr(os, "fsync", full)
     capsys.readouterr()
     assert cli.main([*command, "--out", str(out)]) == 2
-    assert f"{os.strerror(errno.ENOSPC)}: '{out}'" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert os.strerror(errno.ENOSPC) in said
+    assert str(out) in said
     assert out.read_bytes() == before
     assert list(out.parent.iterdir()) == [out]
 
@@ -532,7 +534,7 @@ def test_a_full_standard_output_is_said(fitted, flight, tmp_path, capsys, more):
             )
             == 2
         )
-    assert "'standard output'" in capsys.readouterr().err
+    assert "standard output" in capsys.readouterr().err
     with contextlib.suppress(OSError):
         full.close()
 

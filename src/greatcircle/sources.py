@@ -397,9 +397,13 @@ class Batches:
 
 def _joined(parts: list[Rows]) -> Rows:
     weights = [r.weight if r.weight is not None else np.ones(len(r)) for r in parts]
+    kinds = {r.targets.dtype.kind for r in parts}
+    # NumPy would join int64 and uint64 to float64, and numbers and text to text: labels that differ
+    # would become equal.
+    exact = None if len(kinds) == 1 or kinds <= set("if") else object
     return Rows(
         np.concatenate([r.inputs for r in parts]),
-        np.concatenate([r.targets for r in parts]),
+        np.concatenate([r.targets for r in parts], dtype=exact),
         np.concatenate(weights) if any(r.weight is not None for r in parts) else None,
     )
 

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     from greatcircle.report import bounds as report
 
     model: Any = storage.load(options.model)
-    names = set(getattr(model, "feature_names_in_", ()))
+    names: Container[str] = set(getattr(model, "feature_names_in_", ()))
     inputs = {block: [_input(part, names) for part in parts] for block, parts in blocks.items()}
     messages = Console(stderr=True)
     with messages.status("bounding"):
@@ -98,7 +99,7 @@ def _blocks(given: list[str]) -> dict[str, list[str]]:
     return blocks
 
 
-def _input(part: str, names: set[str]) -> str | int:
+def _input(part: str, names: Container[str]) -> str | int:
     """Read an input of a block: a name that the model knows, or else a number."""
     return int(part) if part not in names and re.fullmatch("[0-9]{1,9}", part) else part
 

@@ -69,6 +69,16 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     def _checks_of_targets(self) -> dict[str, Any]:
         return {}
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train on rows X and labels y.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `LipschitzRegressor.fit`.
+        """
+        return super().fit(X, exact_labels(y) if isinstance(X, np.memmap) else y, sample_weight)
+
     def _rows(
         self, X: Any, y: Any, sample_weight: Any = None, *, reset: bool, classes: Any = None
     ) -> Rows:
@@ -79,6 +89,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
 
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
         """Turn labels into 0 or 1 for two classes, otherwise one column for each class."""
+        y = exact_labels(y)
         check_classification_targets(y)
         if reset:
             self._learn_classes(y if classes is None else classes)
@@ -97,13 +108,11 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         return (place[:, None] == np.arange(len(places))).astype(np.float64)
 
     def _learn_classes(self, labels: Any) -> None:
-        labels = exact_labels(labels)
-        check_classification_targets(labels)
-        self.classes_ = np.unique(labels)
+        self.classes_ = np.unique(exact_labels(labels))
         if len(self.classes_) < 2:
+            known = "".join(f"one class, {label!r}" for label in self.classes_.tolist())
             raise ValueError(
-                f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two "
-                "classes"
+                f"y has {known or 'no class'}; a classifier needs at least two classes"
             )
 
     def _criterion(self, outputs: int) -> Loss:
