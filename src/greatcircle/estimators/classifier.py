@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from greatcircle import losses, stopping
 from greatcircle.estimators.base import LipschitzEstimator
@@ -108,7 +108,12 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         return (place[:, None] == np.arange(len(places))).astype(np.float64)
 
     def _learn_classes(self, labels: Any) -> None:
-        self.classes_ = np.unique(exact_labels(labels))
+        labels = exact_labels(labels)
+        if type_of_target(labels, input_name="classes") not in ("binary", "multiclass"):
+            raise ValueError(
+                f"classes is {labels!r}; expected labels: text, bools or whole numbers"
+            )
+        self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
             known = "".join(f"one class, {label!r}" for label in self.classes_.tolist())
             raise ValueError(
