@@ -112,7 +112,7 @@ def test_partial_fit_needs_to_know_the_classes():
 def test_one_class_is_refused():
     with pytest.raises(ValueError, match="y has no class; a classifier needs at least two"):
         model().partial_fit(X, Y, classes=[])
-    with pytest.raises(ValueError, match="classes is .*0.5.*; expected labels"):
+    with pytest.raises(ValueError, match=r"classes is .*0\.5.*; expected labels"):
         model().partial_fit(X, Y, classes=[0, 1, 2, 0.5])
     with pytest.raises(ValueError, match="y has one class, 1; a classifier needs at least two"):
         model().fit(X, np.ones(len(X), int))

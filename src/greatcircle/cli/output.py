@@ -36,7 +36,8 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 def check_whole(name: str, value: int | None, least: int, most: int = LARGEST) -> None:
     """Reject a whole number that is given and out of range."""
     if value is not None and not least <= value <= most:
-        raise ValueError(f"--{name} is {value}; expected a whole number from {least} to {most}")
+        allowed = f"of at least {least}" if value < least else f"from {least} to {most}"
+        raise ValueError(f"--{name} is {value}; expected a whole number {allowed}")
 
 
 def check_seed(seed: int) -> None:

@@ -277,7 +277,7 @@ def find(table: pl.DataFrame, names: Sequence[str], path: str | PathLike[str]) -
     missing = [n for n, c in found.items() if c not in columns or (c != n and uses[c] > 1)]
     if missing:
         lower = {column.lower(): column for column in table.columns}
-        like = [get_close_matches(name.lower(), lower, 1) for name in missing]
+        like = [get_close_matches(name.lower(), lower, 1) for name in missing[:3]]
         guesses = dict.fromkeys(repr(lower[match[0]]) for match in like if match)
         raise ValueError(
             f"{path}: column{'s' if len(missing) > 1 else ''} {_listed(missing)} not found"
