@@ -229,13 +229,19 @@ class Parquet:
             )
         import polars as pl
 
+        from greatcircle.datasets.files import is_unnamed
+
         self._frame = pl.scan_parquet(path)
         schema = _schema(self._frame, path)
         if missing := [t for t in targets if t not in schema]:
             raise ValueError(
                 f"y names {', '.join(missing)}; the columns are {', '.join(schema.names())}"
             )
-        others = {name: kind for name, kind in schema.items() if name not in targets}
+        others = {
+            name: kind
+            for name, kind in schema.items()
+            if name not in targets and not is_unnamed(name)  # row numbers that pandas saved
+        }
         if words := [name for name, kind in others.items() if not kind.is_numeric()]:
             raise ValueError(
                 f"X is {path}, which has columns without numbers: {', '.join(words)}; write a copy "
@@ -287,7 +293,7 @@ class Parquet:
         frame = pl.concat(pl.collect_all(slices))
         targets = frame.select(self.target_names).to_numpy()
         return Rows(
-            frame.drop(self.target_names).to_numpy(),
+            frame.select(self.names).to_numpy(),
             targets[:, 0] if len(self.target_names) == 1 else targets,
         )
 

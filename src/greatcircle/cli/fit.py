@@ -2,6 +2,7 @@
 
 import argparse
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,7 @@ LARGEST = 1e100
 """Of the numbers in a file. The evaluation squares them; the test rows are not seen before."""
 
 SHOWN = 40
-"""How many inputs are listed on the screen; results.json has all."""
+"""How many columns are listed on the screen; results.json has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -198,10 +199,10 @@ def _read(options: argparse.Namespace) -> Data:
         if unnamed:
             _say(
                 messages,
-                f"ignored unnamed columns: {', '.join(map(repr, unnamed))} (--inputs to use them)",
+                f"ignored unnamed columns: {_listed(map(repr, unnamed))} (--inputs to use them)",
             )
         if others:
-            _say(messages, f"ignored non-numeric columns: {', '.join(others)}")
+            _say(messages, f"ignored non-numeric columns: {_listed(others)}")
     return Data(pl.DataFrame({n: columns[n] for n in given}), measured, wanted, left_out)
 
 
@@ -263,6 +264,12 @@ def _say(messages: Console, words: str) -> None:
     output.say(messages, f"greatcircle: {words}")
 
 
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
+
+
 def _print(summary: dict[str, Any]) -> None:
     from greatcircle.report import model as report
 
@@ -273,10 +280,9 @@ def _print(summary: dict[str, Any]) -> None:
         headings, rows = report.ERROR_HEADINGS, report.error_rows(metrics)
     console = Console()
     console.print(output.table(headings, rows))
-    bounds, inputs = summary["lipschitz"], summary["data"]["inputs"]
-    more = f" and {len(inputs) - SHOWN} more" if len(inputs) > SHOWN else ""
+    bounds = summary["lipschitz"]
     lines = [
-        f"inputs           {', '.join(inputs[:SHOWN])}{more}",
+        f"inputs           {_listed(summary['data']['inputs'])}",
         f"Lipschitz bound  {bounds['certified']:.4g} {bounds['unit']}",
         f"                 {bounds['operator_norms']:.4g} by operator norms, "
         f"{bounds['a_priori']:.4g} before training, steepest slope seen {bounds['lower']:.4g}",

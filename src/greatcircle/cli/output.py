@@ -76,9 +76,9 @@ def bars(messages: Console, *more: ProgressColumn) -> Progress:
     )
 
 
-def table(headings: Iterable[str], rows: Iterable[Sequence[str]], **options: Any) -> Table:
+def table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
     """Make a table of plain text, the first column left-aligned and the others right-aligned."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, **options)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, heading in enumerate(headings):
         made.add_column(Text(heading), justify="right" if index else "left", no_wrap=True)
     for row in rows:
