@@ -87,6 +87,7 @@ LipschitzRegressor().fit(X, y, labels)
 LipschitzRegressor(**short, callbacks=[interrupt]).fit(X, y)
 LipschitzRegressor(**short).fit(X, y * 1e200)
 LipschitzRegressor(**short).fit(X * 1e200, y)
+LipschitzRegressor(**short).fit(X, y * 1e-165)
 LipschitzClassifier().fit(X, y)
 LipschitzClassifier().fit(X, np.ones(12))
 LipschitzClassifier().fit(X[:1], labels[:1])
@@ -94,6 +95,10 @@ LipschitzClassifier().fit(X, X > 0)
 LipschitzClassifier(early_stopping=True).fit(X, ["rare"] + 11 * ["usual"])
 LipschitzClassifier().partial_fit(X, labels, classes=["low"])
 LipschitzClassifier().partial_fit(X, labels, classes=["low", "medium"])
+LipschitzClassifier().partial_fit(X, labels, classes=[])
+LipschitzClassifier().partial_fit(X, labels, classes=[0.5, 1.5])
+LipschitzClassifier().fit(X, [1, "1", None] * 4)
+LipschitzClassifier().fit(X, [-1, 2**63] * 6)
 """,
     "Data that memory cannot hold": """
 LipschitzRegressor().fit(mapped[:, 0], y)
@@ -315,6 +320,8 @@ certificate.tight(model, activation="tanh")
 certificate.tight(model, at_least=2)
 certificate.tight(changed(model, scaling_=paper), at_least=-1)
 certificate.tight([np.diag([1e200, 1e-200]), 1e-200 * np.eye(2)])
+certificate.tight([np.ones((2, 2)), np.triu(np.ones((2, 2)))])
+certificate.tight(weights, orientation="columns")
 certificate.lower(weights, starts=0)
 certificate.lower(weights, X=X.T)
 certificate.lower(weights, X="flight.csv")
@@ -359,6 +366,9 @@ files.read("semicolons.csv", targets="fz")
 files.read("commas.csv", targets="fz")
 files.read("twice.csv", targets="fz")
 files.read("numbers.csv", targets="fz")
+files.read("carriage.csv", targets="fz")
+files.read("latin.csv", targets="fz")
+files.read("utf16.csv", targets="fz")
 files.read("flight.csv", targets=["fz", "fx"])
 files.read("flight.csv", targets="fz", inputs=["z", "fz"])
 Table({"z": y}, ("z",), ())
@@ -406,7 +416,9 @@ $ greatcircle fit empty.csv --targets fz
 $ greatcircle fit header.csv --targets fz
 $ greatcircle fit row.csv --targets fz
 $ greatcircle fit words.csv --targets fz
+$ greatcircle fit latin.csv --targets fz
 $ greatcircle fit flight.csv --targets force
+$ greatcircle fit flight.csv --targets FZ
 $ greatcircle fit flight.csv --targets fz,z
 $ greatcircle fit flight.csv --targets fz --inputs z vq
 $ greatcircle fit flight.csv --targets fz --inputs z fz
@@ -419,6 +431,9 @@ $ greatcircle fit flight.csv --targets fz --classify
 $ greatcircle fit flight.csv --targets fz one --classify
 $ greatcircle fit flight.csv --targets weather --classify --loss huber
 $ greatcircle fit label.csv --targets weather --classify
+$ greatcircle fit lists.parquet --targets list --classify
+$ greatcircle fit lists.parquet --targets nul --classify
+$ greatcircle fit huge.csv --targets fz
 $ greatcircle fit flight.csv --targets fz --out flight.csv
 $ greatcircle fit flight.csv --targets fz --out occupied
 $ greatcircle fit flight.csv --targets fz --test-fraction 1.5
@@ -427,6 +442,8 @@ $ greatcircle fit flight.csv --targets fz --lipschitz 2 --method ad
 $ greatcircle fit flight.csv --targets fz --hidden 4 0
 $ greatcircle fit flight.csv --targets fz --max-iter 0
 $ greatcircle fit flight.csv --targets fz --seed -1
+$ greatcircle fit flight.csv --targets fz --seed 99999999999999
+$ greatcircle fit index.csv --targets fz --hidden 3 --max-iter 1 --quiet
 $ greatcircle fit late.csv --targets kind --classify --split time --hidden 3 --max-iter 1 --quiet
 """,
     "greatcircle predict": """
@@ -447,6 +464,8 @@ $ greatcircle certify missing.safetensors
 $ greatcircle certify flight.csv
 $ greatcircle certify model.safetensors --blocks 0,1
 $ greatcircle certify model.safetensors --blocks u=7
+$ greatcircle certify model.safetensors --blocks u=²
+$ greatcircle certify model.safetensors --blocks u=0 u=1
 $ greatcircle certify model.safetensors --blocks u=u1
 $ greatcircle certify model.safetensors --blocks u=0,1 --gain u=much
 $ greatcircle certify model.safetensors --gain u=0.1

@@ -54,6 +54,9 @@ def test_mistakes_get_a_message_and_an_exit_code(tmp_path, capsys):
     assert "invalid choice: 'dmo'" in capsys.readouterr().err
     assert cli.main(["demo", "--seed", "-1", "--out", str(tmp_path)]) == 2
     assert "--seed is -1" in capsys.readouterr().err
+    for what in ("paper", "landing"):
+        assert cli.main(["demo", what, "--seed", str(2**32), "--out", str(tmp_path)]) == 2
+        assert "expected a whole number from 0 to 4294967295" in capsys.readouterr().err
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert cli.main(["demo", "--out", str(blocked)]) == 2
@@ -146,6 +149,9 @@ def test_reproduce_part_of_the_grid(tmp_path, capsys, monkeypatch):
 def test_reproduce_mistakes(tmp_path, capsys):
     for arguments, message in (
         (["--seeds", "0"], "--seeds is 0"),
+        (["--seeds", "99999999999"], "--seeds is 99999999999; expected a whole number from 1 to"),
+        (["--iterations", "99999999999"], "--iterations is 99999999999"),
+        (["--jobs", "99999999999"], "--jobs is 99999999999"),
         (["--data", "nothing.csv"], "--targets is missing"),
         (["--data", "nothing.csv", "--targets", "y"], "nothing.csv"),
     ):

@@ -50,6 +50,15 @@ def test_json_is_all_there_is_on_standard_output(stored, capsys):
     ("more", "words"),
     [
         (["--blocks", "u1,u2"], "expected a name and its inputs"),
+        (["--blocks", "u=²"], "inputs has '²'; expected numbers from 0 to 11"),
+        (["--blocks", "u=٣"], "inputs has '٣'; expected numbers from 0 to 11"),
+        (["--blocks", "u=-1"], "inputs has '-1'; expected numbers from 0 to 11"),
+        (["--blocks", f"u={'9' * 5000}"], "expected numbers from 0 to 11"),
+        (["--blocks", "u=u1", "u=u2"], "there is a block 'u' already"),
+        (["--blocks", "all inputs=u2"], "there is a block 'all inputs' already"),
+        (["--blocks", "u=u1", "--gain", "u=nan"], "expected a block and a positive number"),
+        (["--blocks", "u=u1", "--gain", "u=²"], "expected a block and a positive number"),
+        (["--blocks", "[/x]=[/y]"], "inputs has '[/y]'"),
         (["--blocks", "u=w1"], "inputs has 'w1'; expected numbers from 0 to 11, or names"),
         (["--gain", "u=0.1"], "expected one of --blocks: none is given"),
         (["--blocks", "u=u1", "--gain", "u=much"], "expected a block and a positive number"),
@@ -64,4 +73,15 @@ def test_mistakes_are_named(stored, capsys, more, words):
 
 def test_a_file_that_is_not_there(tmp_path, capsys):
     assert main(["certify", str(tmp_path / "none.safetensors")]) == 2
-    assert "there is no file at" in capsys.readouterr().err
+    assert "file not found: " in capsys.readouterr().err
+
+
+def test_names_of_inputs_come_before_their_numbers(tmp_path, capsys):
+    X = pd.DataFrame(TABLE.X[:, :3], columns=["1", "0", "²"])
+    model = LipschitzRegressor((3,), max_iter=2, random_state=0).fit(X, TABLE.y)
+    model.save(tmp_path / "m.safetensors")
+    blocks = ["--blocks", "named=1", "numbered=2", "strange=²"]
+    assert main(["certify", str(tmp_path / "m.safetensors"), *blocks, "--json"]) == 0
+    bounds = json.loads(capsys.readouterr().out)["bounds"]
+    for name, place in (("named", 0), ("numbered", 2), ("strange", 2)):
+        assert bounds[name]["tight"] == certificate.tight(model, inputs=[place]).value

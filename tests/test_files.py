@@ -5,16 +5,24 @@ of the raw Neural-Lander flight on a flight whose force is known.
 import gzip
 import json
 from collections.abc import Callable
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander, read
 
 Array = NDArray[np.float64]
+
+characters = st.characters(codec="utf-8", exclude_categories=["Cc"], include_characters="\n")
+words = st.text(characters, min_size=1).filter(lambda word: word.strip() != "")
 
 CSV = "t,a,b,label,y\n0,1,2.5,up,3\n1,4,5.5,down,6\n"
 
@@ -69,9 +77,12 @@ def test_a_long_file_is_read_to_its_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        (CSV, {"targets": "z"}, r"'t', 'a', 'b', 'label', 'y'; expected also 'z'.*correct"),
-        (CSV, {"targets": "y", "inputs": ["a", "A"]}, "expected also 'A'.*capitals"),
-        (CSV, {"targets": "y", "time": "time"}, "expected also 'time'"),
+        (CSV, {"targets": "z"}, r"'z' not found \(columns: 't', 'a', 'b', 'label', 'y'\)"),
+        (CSV, {"targets": "y", "inputs": ["a", "A"]}, r"'A' not found; did you mean 'a'\?"),
+        (CSV, {"targets": "lable"}, r"column 'lable' not found; did you mean 'label'\?"),
+        (CSV, {"targets": "a,y"}, "'a,y' not found; give names one by one"),
+        (CSV, {"targets": "y", "time": "time"}, "column 'time' not found"),
+        (CSV, {"targets": "y", "inputs": ["a", " a "]}, "column ' a ' not found"),
         (CSV, {"targets": "label"}, r"'label' has no number in the rows 1 \('up'\), 2 \('down'\)"),
         (CSV, {"targets": "y", "inputs": "label"}, "'label' has no number.*leave these columns"),
         (CSV, {"targets": "y", "inputs": ["a", "y"]}, "'y' were named more than once"),
@@ -104,6 +115,8 @@ def test_errors_name_columns_and_rows(
         ("a;b;y\n1,5;2,5;3,5\n", "a row with more fields than its first line has names"),
         ("a,b,y\n1,2,3\n1,2,3,4\n", "a row with more fields than its first line has names"),
         ("a,a,y\n1,2,3\n", "more than one column of the name 'a'"),
+        ("a, a ,y\n1,2,3\n", "more than one column of the name 'a'"),
+        ("a,b,y\r1,2,3\r", "end in a carriage return alone"),
         ("1,2,2\n3,4,5\n", "has numbers in its first line, '1', '2', '2'"),
     ],
 )
@@ -113,7 +126,7 @@ def test_first_lines_that_name_no_columns(tmp_path: Path, text: str, message: st
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"nothing at .*none\.csv.*check the path"):
+    with pytest.raises(FileNotFoundError, match=r"file not found: .*none\.csv"):
         read(tmp_path / "none.csv", targets="y")
     with pytest.raises(FileNotFoundError, match="a folder"):
         read(tmp_path, targets="y")
@@ -133,6 +146,96 @@ def test_dates_are_no_numbers(tmp_path: Path) -> None:
     assert read(path, targets="y").inputs == ("a",)
     with pytest.raises(ValueError, match="'day' holds Date"):
         read(path, targets="y", inputs="day")
+
+
+# names
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "inputs"),
+    [
+        (",a,b,y", ["Unnamed: 0", "a", "b", "y"], ("a", "b")),
+        ('"","a","b","y"', ["Unnamed: 0", "a", "b", "y"], ("a", "b")),
+        ("a,,b,y", ["a", "Unnamed: 1", "b", "y"], ("a", "b")),
+        (",a,,y", ["Unnamed: 0", "a", "Unnamed: 2", "y"], ("a",)),
+        ("a,b,y,", ["a", "b", "y", "Unnamed: 3"], ("a", "b")),
+        ("a,  ,b,y", ["a", "Unnamed: 1", "b", "y"], ("a", "b")),
+        ("Unnamed: 0,a,b,y", ["Unnamed: 0", "a", "b", "y"], ("a", "b")),
+        (",Unnamed: 0,a,y", ["Unnamed: 0.1", "Unnamed: 0", "a", "y"], ("a",)),
+        ("Unnamed: 0.1,Unnamed: 0,a,y", ["Unnamed: 0.1", "Unnamed: 0", "a", "y"], ("a",)),
+        ("__index_level_0__,a,b,y", ["__index_level_0__", "a", "b", "y"], ("a", "b")),
+        (" a,b , c d,y ", ["a", "b", "c d", "y"], ("a", "b", "c d")),
+        ("\ufeffa,b,c,y", ["a", "b", "c", "y"], ("a", "b", "c")),
+        ('\ufeff"a",b,c,y', ["a", "b", "c", "y"], ("a", "b", "c")),
+        ('"a ""b""","c,d","e\nf",y', ['a "b"', "c,d", "e\nf", "y"], ('a "b"', "c,d", "e\nf")),
+        ("a,A,_duplicated_0,y", ["a", "A", "_duplicated_0", "y"], ("a", "A", "_duplicated_0")),
+        ("0,1,2,y", ["0", "1", "2", "y"], ("0", "1", "2")),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n", "\r\n\r\n"])
+def test_names_of_columns(
+    tmp_path: Path, header: str, columns: list[str], inputs: tuple[str, ...], end: str
+) -> None:
+    line = end[: len(end) // 2] if len(end) > 2 or end == "\n\n" else end
+    for name in ("table.csv", "table.csv.gz"):
+        path = write(tmp_path / name, f"{header}{line}1,2,3,4{line}5,6,7,8{end}")
+        assert files.frame(path).columns == columns
+        assert read(path, targets="y").inputs == inputs
+        table = read(path, targets="y", inputs=columns[0])  # also one that has no name
+        np.testing.assert_array_equal(table.X, [[1], [5]])
+
+
+def test_row_numbers_that_pandas_saved_are_no_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    table = pd.DataFrame({"a": [1.5, 2.5], "y": [3.0, 4.0]})
+    for _ in range(4):
+        table.to_csv(path)
+        assert read(path, targets="y").inputs == ("a",)
+        table = pd.read_csv(path)
+        assert files.frame(path).columns == list(table.columns)  # pandas names them likewise
+
+
+def test_names_in_parquet_are_treated_like_those_in_csv(tmp_path: Path) -> None:
+    path = tmp_path / "table.parquet"
+    columns = {"": [0, 1], "__index_level_0__": [0, 1], " a ": [1, 2], "y": [3, 4]}
+    pl.DataFrame(columns).write_parquet(path)
+    assert files.frame(path).columns == ["Unnamed: 0", "__index_level_0__", "a", "y"]
+    assert read(path, targets=" y").inputs == ("a",)
+    pl.DataFrame({"a": [1], "a ": [2], "y": [3]}).write_parquet(path)
+    with pytest.raises(ValueError, match="more than one column of the name 'a'"):
+        read(path, targets="y")
+
+
+@given(st.lists(words.map(str.strip), unique=True, min_size=1))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_name_comes_back(tmp_path: Path, names: list[str]) -> None:
+    names = ["first", *(name for name in names if name != "first")]
+    table = pl.DataFrame({name: [place] for place, name in enumerate(names)})
+    table.write_csv(tmp_path / "table.csv")
+    table.write_parquet(tmp_path / "table.parquet")
+    for name in ("table.csv", "table.parquet"):
+        found = files.frame(tmp_path / name)
+        assert found.columns == names
+        assert files.find(found, [f" {name} " for name in names], "table") == tuple(names)
+        row = files.numbers(found, names, "table")
+        assert [value.tolist() for value in row.values()] == [[i] for i in range(len(names))]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("text", ["größe,y\n1,2\n", "a,y,t\n1,2,größe\n", "a,ÿ,y\n1,2,3\n"])
+def test_other_encodings_are_named(tmp_path: Path, encoding: str, text: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(ValueError, match=r"not encoded in UTF-8.*iconv -f"):
+        read(path, targets="y")
+
+
+def test_a_path_is_no_pattern(tmp_path: Path) -> None:
+    write(tmp_path / "flight1.csv", "a,y\n1,2\n")
+    write(tmp_path / "flight[1].csv", "a,y\n3,4\n")
+    assert read(tmp_path / "flight[1].csv", targets="y").y.tolist() == [[4]]
+    pl.DataFrame({"a": [5], "y": [6]}).write_parquet(tmp_path / "flight[1].parquet")
+    assert read(tmp_path / "flight[1].parquet", targets="y").y.tolist() == [[6]]
 
 
 # Neural-Lander: the paper's table
@@ -395,7 +498,7 @@ def test_fly_unknown_conditions(all_flights: Path) -> None:
 
 
 def test_fly_needs_its_columns(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected also 'z'.*'condition'"):
+    with pytest.raises(ValueError, match=r"columns 'z'.*'condition' not found"):
         neural_fly.load(write(tmp_path / "table.csv", CSV))
 
 
@@ -446,12 +549,76 @@ def test_fly_folder_errors(tmp_path: Path) -> None:
         neural_fly.load(tmp_path)
 
 
-def test_labels_are_whole_numbers_or_text(tmp_path: Path) -> None:
-    text = "a,b,c,d\n1, x ,0.5,1\n2.0,y,1,\n"
-    path = write(tmp_path / "labels.csv", text)
-    table = files.frame(path)
-    assert files.labels(table, "a", path).tolist() == [1, 2]
-    assert files.labels(table, "b", path).tolist() == ["x", "y"]
-    assert files.labels(table, "c", path).tolist() == ["0.5", "1"]
-    with pytest.raises(ValueError, match="column 'd' has no label in the rows 2"):
-        files.labels(table, "d", path)
+# labels
+
+
+@pytest.mark.parametrize(
+    ("spelled", "expected"),
+    [
+        (["1", " 2 "], [1, 2]),
+        (["-3", "0", "9223372036854775807"], [-3, 0, 2**63 - 1]),
+        (["9007199254740992", "9007199254740993"], [2**53, 2**53 + 1]),
+        (["9223372036854775808", "1"], None),
+        (["12345678901234567890", "12345678901234567891"], None),
+        (["1e300", "1e301"], None),
+        (["7", "007", "+7", "7.0"], None),
+        (["0", "-0"], None),
+        (["x", "y", "inf", "NaN"], None),
+        (["٣", "²"], None),
+    ],
+)
+def test_labels_are_whole_numbers_in_their_usual_spelling_or_text(
+    tmp_path: Path, spelled: list[str], expected: list[int] | None
+) -> None:
+    path = tmp_path / "labels.csv"
+    pl.DataFrame({"label": spelled, "x": 1}).write_csv(path)
+    found = files.labels(files.frame(path), "label", path)
+    assert found.tolist() == (spelled if expected is None else expected)
+
+
+numbers_as_text = st.integers(-(2**70), 2**70).map(str)
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
+@given(labels=st.lists(words | numbers_as_text, min_size=1) | st.lists(numbers_as_text, min_size=1))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_different_labels_stay_different(tmp_path: Path, ending: str, labels: list[str]) -> None:
+    path = tmp_path / f"labels{ending}"
+    table = pl.DataFrame({"label": labels, "x": 1})
+    if ending == ".parquet":
+        table.write_parquet(path)
+    elif ending == ".csv":
+        table.write_csv(path)
+    else:
+        write(path, table.write_csv())
+    found = files.labels(files.frame(path), "label", path)
+    assert [str(label) for label in found.tolist()] == [label.strip() for label in labels]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pl.Series([2**63, 2**63 + 1], dtype=pl.UInt64), [str(2**63), str(2**63 + 1)]),
+        (pl.Series([2**53, 2**53 + 1]), [2**53, 2**53 + 1]),
+        (pl.Series([1.0, 1e300]), ["1.0", "1e+300"]),
+        (pl.Series([True, False]), ["true", "false"]),
+        (pl.Series(["a", "b"], dtype=pl.Categorical), ["a", "b"]),
+        (pl.Series(["a", "b"], dtype=pl.Enum(["a", "b"])), ["a", "b"]),
+        (pl.Series([date(2024, 1, 1), date(2024, 1, 2)]), ["2024-01-01", "2024-01-02"]),
+        (pl.Series([Decimal("1.10"), Decimal("1.20")]), ["1.10", "1.20"]),
+        (pl.Series([1.0, float("nan")]), "has no label in the rows 2"),
+        (pl.Series([None, None]), "has no label in the rows 1, 2"),
+        (pl.Series(["a", "a\0"]), "has a NUL character in the rows 2"),
+        (pl.Series([[1], [2]]), r"holds List\(Int64\); expected labels"),
+        (pl.Series([{"a": 1}, {"a": 2}]), "holds Struct.*expected labels"),
+        (pl.Series([timedelta(1), timedelta(2)]), "holds Duration.*expected labels"),
+        (pl.Series([b"a", b"\xff"]), "holds Binary; expected labels"),
+    ],
+)
+def test_labels_of_every_type(column: pl.Series, expected: list[object] | str) -> None:
+    table = pl.DataFrame({"label": column})
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            files.labels(table, "label", "table.parquet")
+    else:
+        assert files.labels(table, "label", "table.parquet").tolist() == expected

@@ -231,6 +231,14 @@ def write_tables(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
     good.with_columns(hole).write_csv(folder / "hole.csv")
     good.with_columns(hole.cast(pl.String).alias("weather")).write_csv(folder / "label.csv")
     good.with_columns(pl.lit(True).alias("on")).write_parquet(folder / "switch.parquet")
+    good.with_columns(pl.lit([1, 2]).alias("list"), pl.lit("a\0").alias("nul")).write_parquet(
+        folder / "lists.parquet"
+    )
+    good.with_columns(pl.lit(1e200).alias("v")).write_csv(folder / "huge.csv")
+    good.with_row_index("").write_csv(folder / "index.csv")
+    (folder / "carriage.csv").write_text("z,fz\r1,2\r")
+    (folder / "latin.csv").write_bytes("größe,fz\n1,2\n".encode("latin-1"))
+    (folder / "utf16.csv").write_bytes("z,fz\n1,2\n".encode("utf-16-le"))
     (folder / "empty.csv").write_text("")
     (folder / "header.csv").write_text("z,fz\n")
     (folder / "semicolons.csv").write_text("z;fz\n1;2\n")

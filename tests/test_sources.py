@@ -131,6 +131,16 @@ def numbered(count):
     return np.arange(count, dtype=float)[:, None]
 
 
+def test_row_numbers_that_pandas_saved_are_no_inputs(parquet, tmp_path):
+    table = pl.read_parquet(parquet).with_row_index("__index_level_0__")
+    table.write_parquet(tmp_path / "index.parquet")
+    with_index, plain = (
+        Parquet(path, list(TABLE.targets), 0) for path in (tmp_path / "index.parquet", parquet)
+    )
+    assert with_index.names == plain.names == TABLE.inputs
+    np.testing.assert_array_equal(with_index.draw(20).inputs, plain.draw(20).inputs)
+
+
 @pytest.mark.parametrize("kind", ["memmap", "parquet", "loader", "iterator"])
 def test_rows_held_out_are_never_drawn(tmp_path, kind):
     X = numbered(500)

@@ -229,13 +229,19 @@ class Parquet:
             )
         import polars as pl
 
+        from greatcircle.datasets.files import is_unnamed
+
         self._frame = pl.scan_parquet(path)
         schema = _schema(self._frame, path)
         if missing := [t for t in targets if t not in schema]:
             raise ValueError(
                 f"y names {', '.join(missing)}; the columns are {', '.join(schema.names())}"
             )
-        others = {name: kind for name, kind in schema.items() if name not in targets}
+        others = {
+            name: kind
+            for name, kind in schema.items()
+            if name not in targets and not is_unnamed(name)  # row numbers that pandas saved
+        }
         if words := [name for name, kind in others.items() if not kind.is_numeric()]:
             raise ValueError(
                 f"X is {path}, which has columns without numbers: {', '.join(words)}; write a copy "
@@ -287,7 +293,7 @@ class Parquet:
         frame = pl.concat(pl.collect_all(slices))
         targets = frame.select(self.target_names).to_numpy()
         return Rows(
-            frame.drop(self.target_names).to_numpy(),
+            frame.select(self.names).to_numpy(),
             targets[:, 0] if len(self.target_names) == 1 else targets,
         )
 
@@ -397,9 +403,13 @@ class Batches:
 
 def _joined(parts: list[Rows]) -> Rows:
     weights = [r.weight if r.weight is not None else np.ones(len(r)) for r in parts]
+    kinds = {r.targets.dtype.kind for r in parts}
+    # NumPy would join int64 and uint64 to float64, and numbers and text to text: labels that differ
+    # would become equal.
+    exact = None if len(kinds) == 1 or kinds <= set("if") else object
     return Rows(
         np.concatenate([r.inputs for r in parts]),
-        np.concatenate([r.targets for r in parts]),
+        np.concatenate([r.targets for r in parts], dtype=exact),
         np.concatenate(weights) if any(r.weight is not None for r in parts) else None,
     )
 

@@ -1,12 +1,12 @@
 """`greatcircle certify`: every bound of a stored model, for all inputs and for blocks of them."""
 
 import argparse
+import re
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from greatcircle.cli import output
 
@@ -53,11 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Load, bound, verify, say."""
-    if not options.model.is_file():
-        raise FileNotFoundError(
-            f"there is no file at {options.model}; expected a model that `greatcircle fit` wrote"
-        )
-    blocks = dict(_block(words) for words in options.blocks)
+    output.check_model(options.model)
+    blocks = _blocks(options.blocks)
     gain = None if options.gain is None else _gain(options.gain, blocks)
     if options.out is not None:
         output.check_writable(options.out)
@@ -65,9 +62,11 @@ def run(options: argparse.Namespace) -> int:
     from greatcircle.report import bounds as report
 
     model: Any = storage.load(options.model)
+    names: Container[str] = set(getattr(model, "feature_names_in_", ()))
+    inputs = {block: [_input(part, names) for part in parts] for block, parts in blocks.items()}
     messages = Console(stderr=True)
     with messages.status("bounding"):
-        found = report.bounded(model, blocks, at_least=options.at_least, exact=options.exact)
+        found = report.bounded(model, inputs, at_least=options.at_least, exact=options.exact)
     summary = report.results(found, gain)
     if options.out is not None:
         written = report.write(options.out, found, summary, options.model.name, options.command)
@@ -79,14 +78,30 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _block(words: str) -> tuple[str, list[str | int]]:
-    name, equals, inputs = words.partition("=")
-    chosen = [part.strip() for part in inputs.split(",") if part.strip()]
-    if not name or not equals or not chosen:
-        raise ValueError(
-            f"--blocks has {words!r}; expected a name and its inputs, as in u=u1,u2,u3,u4"
-        )
-    return name, [int(part) if part.isdigit() else part for part in chosen]
+def _blocks(given: list[str]) -> dict[str, list[str]]:
+    """Parse --blocks: the inputs of each block, as they were typed."""
+    from greatcircle.report.bounds import ALL
+
+    blocks: dict[str, list[str]] = {}
+    for words in given:
+        name, equals, inputs = words.partition("=")
+        chosen = [part.strip() for part in inputs.split(",") if part.strip()]
+        if not name or not equals or not chosen:
+            raise ValueError(
+                f"--blocks has {words!r}; expected a name and its inputs, as in u=u1,u2,u3,u4"
+            )
+        if name in (ALL, *blocks):
+            raise ValueError(
+                f"--blocks has {words!r}, and there is a block {name!r} already; expected a name "
+                "of its own for each block"
+            )
+        blocks[name] = chosen
+    return blocks
+
+
+def _input(part: str, names: Container[str]) -> str | int:
+    """Read an input of a block: a name that the model knows, or else a number."""
+    return int(part) if part not in names and re.fullmatch("[0-9]{1,9}", part) else part
 
 
 def _gain(words: str, blocks: dict[str, Any]) -> tuple[str, float]:
@@ -107,12 +122,12 @@ def _gain(words: str, blocks: dict[str, Any]) -> tuple[str, float]:
 
 def _print(summary: dict[str, Any]) -> None:
     console = Console()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, heading in enumerate(("inputs", *summary["methods"])):
-        table.add_column(heading, justify="right" if index else "left", no_wrap=True)
-    for name, row in summary["bounds"].items():
-        table.add_row(name, *(f"{row[method]:.5g}" for method in summary["methods"]))
-    console.print(table)
+    methods = summary["methods"]
+    rows = [
+        (name, *(f"{row[method]:.5g}" for method in methods))
+        for name, row in summary["bounds"].items()
+    ]
+    console.print(output.table(("inputs", *methods), rows))
     lines = [f"units of the outputs per unit of the inputs, {summary['holds']}"]
     lines.append(f"proofs verified: {summary['verified']} of {summary['certificates']}")
     if rule := summary["contraction"]:
@@ -121,4 +136,4 @@ def _print(summary: dict[str, Any]) -> None:
             f"fixed-point iteration over {rule['block']}: {verdict}, rate {rule['rate']:.4g} = "
             f"{rule['gain']:g} × {rule['bound']:.5g}"
         )
-    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    output.say(console, "\n".join(lines))

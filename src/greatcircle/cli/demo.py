@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         )
     messages = Console(stderr=True)
     out = OUT if options.out is None else options.out
-    output.check_whole("seed", options.seed, 0)
+    output.check_seed(options.seed)
     output.check_writable(out)
     table = ground_effect.generate()
     with output.bars(

@@ -45,10 +45,7 @@ def run(options: argparse.Namespace) -> int:
             f"neither --to nor --out is given; expected the format, --to {'|'.join(SUFFIXES)}, or "
             "a file whose ending says it"
         )
-    if not options.model.is_file():
-        raise FileNotFoundError(
-            f"there is no file at {options.model}; expected a model that `greatcircle fit` wrote"
-        )
+    output.check_model(options.model)
     units = _units(options.units)
     path: Path = options.out
     if path is None:

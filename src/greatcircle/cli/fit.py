@@ -3,13 +3,12 @@
 import argparse
 import traceback
 import warnings
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from greatcircle.cli import DEBUG_HINT, FAILED, INTERRUPTED, in_a_line, output
 from greatcircle.cli.signals import Phase, handler
@@ -26,6 +25,9 @@ METHODS = ("auto", "ad", "mm")
 SCALINGS = ("paper", "standard", "max")
 LOSSES = ("auto", "squared", "huber")
 SPLITS = ("random", "time")
+
+SHOWN = 40
+"""How many columns are listed on the screen; results.json has all."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +94,6 @@ def run(options: argparse.Namespace) -> int:
     data = _read(options)
     folder = options.out or Path("runs") / options.data.name.split(".")[0]
     output.check_writable(folder)
-    if options.inputs is None and data.left_out:
-        _say(messages, f"left out, for they hold no numbers: {', '.join(data.left_out)}")
 
     from greatcircle import evaluation
     from greatcircle.datasets.split import split
@@ -179,11 +179,11 @@ def _say_failures(messages: Console, made: "Made", written: list[Path], debug: b
 
 
 def _check(options: argparse.Namespace) -> None:
-    """What can be said before the data are read."""
+    """Check the options before the data are read."""
     for width in options.hidden or ():
         output.check_whole("hidden", width, 1)
     output.check_whole("max-iter", options.max_iter, 1)
-    output.check_whole("seed", options.seed, 0)
+    output.check_seed(options.seed)
     if not 0 < options.test_fraction < 1:
         raise ValueError(
             f"--test-fraction is {options.test_fraction:g}; expected a number between 0 and 1"
@@ -209,6 +209,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _read(options: argparse.Namespace) -> Data:
+    """Read and check the data; columns that are left out are named on standard error."""
     import numpy as np
     import polars as pl
 
@@ -224,19 +225,34 @@ def _read(options: argparse.Namespace) -> Data:
             "numbers: add --classify to predict classes"
         )
     columns = files.numbers(table, given if options.classify else (*given, *wanted), path)
+    from greatcircle.estimators.data import check_range
+
+    for name, column in columns.items():
+        check_range(f"column {name!r} of {path}", column)
     measured = (
         files.labels(table, wanted[0], path)
         if options.classify
         else np.stack([columns[name] for name in wanted], axis=1)
     )
     left_out = tuple(name for name in table.columns if name not in (*given, *wanted))
+    if options.inputs is None:
+        messages = Console(stderr=True)
+        unnamed = [name for name in left_out if files.is_unnamed(name)]
+        others = [name for name in left_out if name not in unnamed]
+        if unnamed:
+            _say(
+                messages,
+                f"ignored unnamed columns: {_listed(map(repr, unnamed))} (--inputs to use them)",
+            )
+        if others:
+            _say(messages, f"ignored non-numeric columns: {_listed(others)}")
     return Data(pl.DataFrame({n: columns[n] for n in given}), measured, wanted, left_out)
 
 
 def _check_classes(
     messages: Console, train: "np.ndarray", test: "np.ndarray", options: argparse.Namespace
 ) -> None:
-    """A class needs rows to be learnt from, and a number is no class."""
+    """Check that every class has training rows and that labels are not continuous."""
     import numpy as np
 
     classes = np.unique(train)
@@ -293,7 +309,13 @@ def _fitted(
 
 
 def _say(messages: Console, words: str) -> None:
-    messages.print(f"greatcircle: {words}", highlight=False, markup=False, soft_wrap=True)
+    output.say(messages, f"greatcircle: {words}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
 
 
 def _print(summary: dict[str, Any]) -> None:
@@ -304,16 +326,11 @@ def _print(summary: dict[str, Any]) -> None:
         headings, rows = report.CLASS_HEADINGS, report.class_rows(metrics)
     else:
         headings, rows = report.ERROR_HEADINGS, report.error_rows(metrics)
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if index else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
     console = Console()
-    console.print(table)
+    console.print(output.table(headings, rows))
     bounds = summary["lipschitz"]
     lines = [
-        f"inputs           {', '.join(summary['data']['inputs'])}",
+        f"inputs           {_listed(summary['data']['inputs'])}",
         f"Lipschitz bound  {bounds['certified']:.4g} {bounds['unit']}",
         f"                 {bounds['operator_norms']:.4g} by operator norms, "
         f"{bounds['a_priori']:.4g} before training, steepest slope seen {bounds['lower']:.4g}",
@@ -327,4 +344,4 @@ def _print(summary: dict[str, Any]) -> None:
         f"training         {training['iterations']} iterations, {training['seconds']:.2f} s"
     )
     lines.append(f"                 {training['reason']}")
-    console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    output.say(console, "\n".join(lines))

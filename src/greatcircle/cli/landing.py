@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
     """Train, land, compare, write."""
     landings = LANDINGS if options.landings is None else options.landings
     output.check_whole("landings", landings, 2)  # one has no confidence interval
-    output.check_whole("seed", options.seed, 0)
+    output.check_seed(options.seed)
     out = OUT if options.out is None else options.out
     output.check_writable(out)
     from greatcircle import report

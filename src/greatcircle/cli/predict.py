@@ -2,7 +2,7 @@
 
 import argparse
 import gzip
-import sys
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.description = (
         "Apply a model that `greatcircle fit` has written to the rows of a CSV or Parquet file.\n"
-        "The columns are found by their names; others may stand beside them. A classifier also\n"
+        "The columns are found by their names; other columns are ignored. A classifier also\n"
         "gives the probability of each class."
     )
     parser.epilog = (
@@ -46,10 +46,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         files.check_name(options.out)
         output.check_writable(options.out.parent)
-    if not options.model.is_file():
-        raise FileNotFoundError(
-            f"there is no file at {options.model}; expected a model that `greatcircle fit` wrote"
-        )
+    output.check_model(options.model)
     if options.data.suffix == ".safetensors":
         raise ValueError(
             f"the second argument is {options.data}; expected the model first, then the table: "
@@ -67,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
             {"rows": len(predictions), "predictions": predictions.to_dict(as_series=False)}
         )
     elif options.out is None:
-        sys.stdout.write(predictions.write_csv())
+        output.print_text(predictions.write_csv())
     return 0
 
 
 def _inputs(model: Any, path: Path) -> "pl.DataFrame | Any":
-    """The columns the model knows, by name; by place where it was trained without names."""
+    """Take the model's columns, by name; by position if it was trained without names."""
     import polars as pl
 
     from greatcircle.datasets import files
@@ -80,35 +77,54 @@ def _inputs(model: Any, path: Path) -> "pl.DataFrame | Any":
     table = files.frame(path)
     names = getattr(model, "feature_names_in_", None)
     if names is not None:
-        files.require(table, names, path)
-        return pl.DataFrame(files.numbers(table, list(names), path))
-    if len(table.columns) != model.n_features_in_:
+        found = files.find(table, list(names), path)
+        columns = files.numbers(table, found, path)
+        return pl.DataFrame({name: columns[f] for name, f in zip(names, found, strict=True)})
+    named = [name for name in table.columns if not files.is_unnamed(name)]
+    if len(named) != model.n_features_in_:
         raise ValueError(
-            f"{path} has {len(table.columns)} columns; the model was trained on an array without "
-            f"names, so expected its {model.n_features_in_} columns in order and no others"
+            f"{path} has {len(named)} columns with a name; the model was trained on an array "
+            f"without names, so expected its {model.n_features_in_} columns in order and no others"
         )
-    return pl.DataFrame(files.numbers(table, table.columns, path)).to_numpy()
+    return pl.DataFrame(files.numbers(table, named, path)).to_numpy()
 
 
 def _predicted(model: Any, inputs: Any) -> "pl.DataFrame":
+    """Targets under their names; of a classifier also the probability of each class."""
     import polars as pl
 
     values = model.predict(inputs)
-    columns = values.reshape(len(values), -1).T
-    names = getattr(model, "target_names_", None) or [f"y{i}" for i in range(len(columns))]
-    predictions = dict(zip(names, columns, strict=True))
+    columns = list(values.reshape(len(values), -1).T)
+    names = list(getattr(model, "target_names_", ()) or (f"y{i}" for i in range(len(columns))))
     if hasattr(model, "classes_"):
-        probabilities = model.predict_proba(inputs).T
-        for label, column in zip(model.classes_, probabilities, strict=True):
-            predictions[f"probability_{label}"] = column
-    return pl.DataFrame(predictions)
+        columns += list(model.predict_proba(inputs).T)
+        names += [f"probability_{label}" for label in model.classes_]
+    return pl.DataFrame(dict(zip(_distinct(names), columns, strict=True)))
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Make names differ: one that was there before gets a number, as in y, y_2."""
+    distinct: dict[str, None] = {}
+    for name in names:
+        new, copies = name, 1
+        while new in distinct or (copies > 1 and new in names):
+            copies += 1
+            new = f"{name}_{copies}"
+        distinct[new] = None
+    return list(distinct)
 
 
 def _write(predictions: "pl.DataFrame", path: Path) -> None:
-    name = path.name.lower()
+    """Write the whole file at once, or leave the old one as it is."""
+    from greatcircle import sealed
+
+    name, data = path.name.lower(), io.BytesIO()
     if name.endswith(".parquet"):
-        predictions.write_parquet(path)
-    elif name.endswith(".gz"):
-        path.write_bytes(gzip.compress(predictions.write_csv().encode("utf-8"), mtime=0))
+        predictions.write_parquet(data)
     else:
-        predictions.write_csv(path)
+        predictions.write_csv(data)
+    whole = data.getvalue()
+    with output.naming(path):
+        sealed.write(
+            sealed.place(path), gzip.compress(whole, mtime=0) if name.endswith(".gz") else whole
+        )

@@ -24,8 +24,7 @@ from greatcircle.scaling import SCALINGS
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.description = (
-        "Rerun Section 4 of the paper. Interrupt it whenever you like: the same "
-        "command goes on where it was."
+        "Rerun Section 4 of the paper. Interrupt it whenever you like: rerun the command to resume."
     )
     parser.epilog = (
         "examples:\n"
@@ -98,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
         def progress(row: dict[str, Any]) -> None:
             if "error" in row:
-                bars.console.print(f"a run failed and is recorded: {row['error']}", soft_wrap=True)
+                output.say(bars.console, f"a run failed and is recorded: {row['error']}")
             bars.advance(task)
 
         try:
@@ -113,11 +112,8 @@ def run(options: argparse.Namespace) -> int:
                 progress=progress,
             )
         except KeyboardInterrupt:
-            messages.print(
-                f"\n{len(store.rows())} runs are kept in {store.path}; "
-                "the same command goes on from there",
-                soft_wrap=True,
-            )
+            kept = f"\n{len(store.rows())} runs are kept in {store.path}"
+            output.say(messages, f"{kept}; rerun the command to resume")
             raise
     summary = reproductions.results(options.experiment, table, rows, data=data)
     written = reproductions.write(options.experiment, folder, rows, summary, options.command)

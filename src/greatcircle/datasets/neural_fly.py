@@ -95,7 +95,7 @@ def load(
 
 def _load_table(path: Path, wanted: Sequence[str] | None) -> Table:
     table = files.frame(path)
-    files.require(table, COLUMNS, path)
+    files.find(table, COLUMNS, path)
     condition = table["condition"].cast(str)
     available = condition.drop_nulls().unique(maintain_order=True).to_list()
     if wanted is not None:
@@ -140,7 +140,7 @@ def _load_folder(path: Path, wanted: Sequence[str] | None) -> Table:
 def _flight(path: Path) -> NDArray[np.float64]:
     """One published flight, the columns t to fz of `COLUMNS`."""
     table = files.frame(path)
-    files.require(table, ("t", *_FIELDS), path)
+    files.find(table, ("t", *_FIELDS), path)
     time = files.numbers(table, ("t",), path)["t"]
     fields = {}
     for name, size in _FIELDS.items():

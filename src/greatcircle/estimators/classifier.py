@@ -5,11 +5,11 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.preprocessing import LabelBinarizer
-from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
 from greatcircle import losses, stopping
 from greatcircle.estimators.base import LipschitzEstimator
+from greatcircle.estimators.data import names_of
 from greatcircle.losses import Logistic, Loss, SoftmaxCrossEntropy
 from greatcircle.methods import Start
 from greatcircle.sources import Rows
@@ -47,7 +47,9 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
 
     Attributes
     ----------
-    classes_ : array of the labels
+    classes_ : array of the labels, in order
+        Numbers, bools or text. Different labels stay different: whole numbers up to 64 bits are
+        compared exactly, never as float64.
     weights_, network_, scaling_, history_, n_iter_, loss_, outcome_, reason_, certificate_
         As for `LipschitzRegressor`.
 
@@ -67,25 +69,55 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     def _checks_of_targets(self) -> dict[str, Any]:
         return {}
 
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Train on rows X and labels y.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for `LipschitzRegressor.fit`.
+        """
+        return super().fit(X, exact_labels(y) if isinstance(X, np.memmap) else y, sample_weight)
+
+    def _rows(
+        self, X: Any, y: Any, sample_weight: Any = None, *, reset: bool, classes: Any = None
+    ) -> Rows:
+        rows = super()._rows(X, exact_labels(y), sample_weight, reset=reset, classes=classes)
+        if reset:
+            self.target_names_ = names_of(y)
+        return rows
+
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
+        """Turn labels into 0 or 1 for two classes, otherwise one column for each class."""
+        y = exact_labels(y)
         check_classification_targets(y)
         if reset:
             self._learn_classes(y if classes is None else classes)
-        unknown = np.setdiff1d(y, self.classes_)
-        if len(unknown):
+        labels, which = np.unique(y, return_inverse=True)
+        # As Python's numbers and text: NumPy would compare int64 with uint64 as float64.
+        places = {label: place for place, label in enumerate(self.classes_.tolist())}
+        unknown = [label for label in labels.tolist() if label not in places]
+        if unknown:
             raise ValueError(
-                f"y has classes that were not there at the first fit: {unknown.tolist()}; "
+                f"y has classes that were not there at the first fit: {unknown}; "
                 f"expected some of {self.classes_.tolist()}"
             )
-        return self._binarizer.transform(y).astype(np.float64)
+        place = np.array([places[label] for label in labels.tolist()])[which.ravel()]
+        if len(places) == 2:
+            return place[:, None].astype(np.float64)
+        return (place[:, None] == np.arange(len(places))).astype(np.float64)
 
-    def _learn_classes(self, classes: Any) -> None:
-        self._binarizer = LabelBinarizer().fit(classes)
-        self.classes_ = self._binarizer.classes_
-        if len(self.classes_) < 2:
+    def _learn_classes(self, labels: Any) -> None:
+        labels = exact_labels(labels)
+        if type_of_target(labels, input_name="classes") not in ("binary", "multiclass"):
             raise ValueError(
-                f"y has one class, {self.classes_.tolist()[0]!r}; a classifier needs at least two "
-                "classes"
+                f"classes is {labels!r}; expected labels: text, bools or whole numbers"
+            )
+        self.classes_ = np.unique(labels)
+        if len(self.classes_) < 2:
+            known = "".join(f"one class, {label!r}" for label in self.classes_.tolist())
+            raise ValueError(
+                f"y has {known or 'no class'}; a classifier needs at least two classes"
             )
 
     def _criterion(self, outputs: int) -> Loss:
@@ -139,3 +171,54 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         """The most probable class."""
         most_probable = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[most_probable]
+
+
+def exact_labels(y: Any) -> Any:
+    """Labels of which no two are merged by a change of type.
+
+    NumPy and scikit-learn turn some whole numbers into float64, which cannot hold all of them: a
+    list with numbers on both sides of 2**63, or a nullable column of pandas. They refuse others:
+    whole numbers in an array of objects. And a list of 1 and "1" becomes text.
+
+    Returns
+    -------
+    y itself where its type is safe, otherwise an array of int64, uint64 or bool.
+    """
+    if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype != object:
+        return y
+    try:
+        values = np.array(y, dtype=object)
+    except ValueError:  # rows of unequal length, which scikit-learn names
+        return y
+    kinds = {_kind(value) for value in values.flat}
+    if kinds == {int}:
+        return _whole(values)
+    if kinds == {bool}:
+        return values.astype(bool)
+    exact = kinds == {int, float} and all(-(2**53) <= value <= 2**53 for value in values.flat)
+    if len(kinds) > 1 and not exact:
+        raise ValueError(
+            f"y has labels of the types {', '.join(sorted(kind.__name__ for kind in kinds))}; "
+            "expected one type and no missing label: drop the rows without a label, or convert "
+            "all labels to str"
+        )
+    return y
+
+
+def _kind(value: Any) -> type:
+    if isinstance(value, bool | np.bool_):
+        return bool
+    kinds = {int: int | np.integer, float: float | np.floating, str: str}
+    return next((kind for kind, types in kinds.items() if isinstance(value, types)), type(value))
+
+
+def _whole(values: np.ndarray) -> np.ndarray:
+    """Whole numbers as int64, or as uint64 where they need it."""
+    least, most = min(values.flat), max(values.flat)
+    for kind in (np.int64, np.uint64):
+        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
+            return values.astype(kind)
+    raise ValueError(
+        f"y has labels from {least} to {most}; expected whole numbers within int64 or within "
+        "uint64: convert them to str"
+    )

@@ -36,8 +36,8 @@ def check_range(name: str, values: np.ndarray) -> None:
     largest = max(float(np.max(values)), -float(np.min(values)))  # no copy, as np.abs would make
     if largest and not SMALLEST <= largest <= LARGEST:
         raise ValueError(
-            f"{name} has a largest entry of {largest:.3g} in size; expected one between "
-            f"{SMALLEST:g} and {LARGEST:g}: choose other units"
+            f"the largest magnitude in {name} is {largest:.3g}; expected {SMALLEST:g} to "
+            f"{LARGEST:g}: choose other units"
         )
 
 

@@ -55,7 +55,7 @@ def begun(
     check_range("y", rows.targets)
     if plan.scaling == "standard":  # which scales each column by itself
         for i, column in enumerate(rows.inputs.T):
-            check_range(f"X, column {i},", column)
+            check_range(f"column {i} of X", column)
     elif plan.scaling == "max":
         check_range("X", rows.inputs)
     network, weights, scaling = begin(

@@ -407,7 +407,7 @@ def _set_certificate(model: Model, tensors: Tensors, texts: Texts) -> None:
             break
     if method != "tight" or not verdict:
         raise ValueError(
-            f"its certificate says {value!r} ({method[:40]}), which is {verdict}: do not trust "
-            "this file"
+            f"its certificate says {value!r} ({method[:40]}), but "
+            f"{verdict.reason or 'its method is not tight'}: do not trust this file"
         )
     model._certified = (model.weights_, model.scaling_, model.network_), found
