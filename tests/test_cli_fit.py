@@ -191,7 +191,7 @@ def wrong(flight, tmp_path):
         ("good.csv --targets fx --lipschitz nan", "--lipschitz is nan"),
         ("good.csv --targets fx --lipschitz 1e999", "--lipschitz is inf"),
         ("good.csv --targets fx --test-fraction nan", "--test-fraction is nan"),
-        ("huge.csv --targets fx --split time", "column 'vx' has numbers as large as 1e+150"),
+        ("huge.csv --targets fx --split time", "column 'vx' of huge.csv is 1e+150"),
         ("latin.csv --targets fx", "latin.csv is not encoded in UTF-8"),
     ],
 )

@@ -32,7 +32,7 @@ in_control = certificate.tight(model, inputs=["u1", "u2", "u3", "u4"])
 rule = control.contraction(gains.force_to_motors, in_control)
 iterations = rule.iterations(gains.motor_range, TOLERANCE)
 verified = certificate.verify(in_control, model)
-print(f"certified       {in_control.value:.2f} N per motor speed, verified {verified}")
+print(f"certified       {in_control.value:.2f} N per motor speed, {verified}")
 print(f"contraction     {rule.rate:.3f}, {iterations} iterations")
 
 

@@ -16,11 +16,11 @@ from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 
 Model = LipschitzRegressor | LipschitzClassifier
 
-JACOBIANS = 5000
-"""At how many rows the slope is looked at, at the most."""
+JACOBIANS, ENTRIES = 5000, 10**7
+"""Largest number of rows at which the Jacobian is computed, and of its entries in all."""
 
-POINTS = 81
-"""Of each slice."""
+POINTS, MOST_SLICES = 81, 50
+"""Points of each slice, and the largest number of slices."""
 
 
 class Part(NamedTuple):
@@ -145,7 +145,8 @@ def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
     else:
         sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in model.weights_]
         a_priori = scaling.bound(float(np.prod(sizes)))
-    picked = inputs[evenly(len(inputs), JACOBIANS)]
+    most = ENTRIES // (inputs.width * model.network_.sizes[-1])
+    picked = inputs[evenly(len(inputs), max(1, min(JACOBIANS, most)))]
     steepness = np.linalg.norm(model.jacobian(picked), 2, axis=(1, 2))
     unit = "unit of the inputs"
     if not scaling.is_global:
@@ -156,6 +157,7 @@ def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
     deviation = None
     if scaling.name == "standard":
         activation = model.network_.activation
+        matrices[0] = matrices[0] * (scaling.scale > 0)[:, None]  # columns that do not vary
         own = certificate.tight(matrices, activation=activation, orientation="in-out").value
         deviation = scaling.standard_bound(own)
     return Bounds(
@@ -169,20 +171,27 @@ def bounds(model: Model, inputs: pl.DataFrame) -> Bounds:
 
 
 def slices(model: Model, inputs: pl.DataFrame, targets: tuple[str, ...]) -> Slices:
-    """Vary one input at a time; a classifier's outputs are its probabilities."""
-    names = tuple(inputs.columns)
+    """Vary one input at a time; a classifier's outputs are its probabilities.
+
+    Of very many inputs only those with the largest effect at the median of the data are varied.
+    """
     rows = inputs.to_numpy()
-    grid = np.linspace(rows.min(axis=0), rows.max(axis=0), POINTS).T
-    varied = np.tile(np.median(rows, axis=0), (len(names), POINTS, 1))
-    for index in range(len(names)):
-        varied[index, :, index] = grid[index]
-    frame = pl.DataFrame(varied.reshape(-1, len(names)), schema=list(names))
+    low, middle, high = rows.min(axis=0), np.median(rows, axis=0), rows.max(axis=0)
+    slope = model.jacobian(pl.DataFrame(middle[None], schema=inputs.columns))[0]
+    effect = np.linalg.norm(slope, axis=0) * (high - low)
+    chosen = np.sort(np.argsort(-effect, kind="stable")[:MOST_SLICES])
+    grid = np.linspace(low[chosen], high[chosen], POINTS).T
+    varied = np.tile(middle, (len(chosen), POINTS, 1))
+    for i, column in enumerate(chosen):
+        varied[i, :, column] = grid[i]
+    frame = pl.DataFrame(varied.reshape(-1, len(middle)), schema=inputs.columns)
     if isinstance(model, LipschitzClassifier):
         outputs = tuple(f"probability of {label}" for label in model.classes_)
         values = model.predict_proba(frame)
     else:
         outputs, values = targets, model.predict(frame)
-    return Slices(names, outputs, grid, values.reshape(len(names), POINTS, len(outputs)))
+    names = tuple(inputs.columns[i] for i in chosen)
+    return Slices(names, outputs, grid, values.reshape(len(chosen), POINTS, len(outputs)))
 
 
 def confusion(part: Part, classes: np.ndarray) -> dict[str, Any]:

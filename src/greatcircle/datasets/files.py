@@ -395,10 +395,11 @@ def columns_of_numbers(table: pl.DataFrame, names: Sequence[str]) -> tuple[str, 
     """
     import polars as pl
 
+    types = table.schema  # which polars makes anew at each call
     return tuple(
         name
         for name in names
-        if (dtype := table.schema[name]).is_numeric()
+        if (dtype := types[name]).is_numeric()
         or (dtype == pl.String and _as_numbers(table[name]).is_finite().any())
     )
 

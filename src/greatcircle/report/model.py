@@ -429,7 +429,7 @@ def _bounds(evaluation: Evaluation) -> report.Section:
 
 def _slices(evaluation: Evaluation) -> report.Section:
     cut = _most_telling(evaluation.slices)
-    every = len(evaluation.slices.inputs)
+    every = evaluation.model.n_features_in_
     note = "" if len(cut.inputs) == every else f" The {MOST_INPUTS} of {every} that matter most."
     chart = report.Chart(
         model_charts.slices(cut),

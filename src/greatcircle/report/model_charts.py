@@ -96,8 +96,15 @@ def residuals(parts: dict[str, Part], targets: Sequence[str]) -> go.Figure:
     return figure
 
 
+CONSTANT = "The network is constant: every bound is 0."
+
+
 def bars(named: Sequence[tuple[str, float, str]], unit: str) -> go.Figure:
-    """Bounds by name, value and colour, per `unit`, on a log axis."""
+    """Bounds by name, value and colour, per `unit`, on a log axis, which has no place for zeros."""
+    if not named:
+        figure = go.Figure(layout={"height": 130, "template": go.layout.Template()})
+        figure.update_xaxes(visible=False).update_yaxes(visible=False)
+        return figure.add_annotation(text=CONSTANT, showarrow=False, font={"size": 14})
     figure = go.Figure(
         go.Bar(
             y=[name for name, _, _ in named],

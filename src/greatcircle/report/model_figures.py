@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from greatcircle.evaluation import Part, Slices, evenly
 from greatcircle.experiments.figures import ANGLE, write_cells
-from greatcircle.report.model_charts import COLOURS, residual_shares
+from greatcircle.report.model_charts import COLOURS, CONSTANT, residual_shares
 
 DOTS = 4000
 """Rows of each part that a figure shows, at the most."""
@@ -54,9 +54,13 @@ def residuals(parts: dict[str, Part], targets: Sequence[str], *, against_row: bo
 
 
 def bars(named: Sequence[tuple[str, float, str]], unit: str) -> Figure:
-    """Bounds by name, value and colour, per `unit`, on a log axis."""
+    """Bounds by name, value and colour, per `unit`, on a log axis, which has no place for zeros."""
     figure = Figure(figsize=(6.4, 0.9 + 0.42 * len(named)), layout="constrained")
     axes = figure.subplots()
+    if not named:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, CONSTANT, ha="center", va="center")
+        return figure
     names, values, colours = zip(*named, strict=True)
     drawn = axes.barh(names, values, color=colours)
     axes.bar_label(drawn, [f"{value:.4g}" for value in values], padding=4)
