@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check lint format types docs bench bench-check clean
+.PHONY: help install demo test test-all check lint format types docs audit bench bench-check clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -41,6 +41,9 @@ test: .venv/dev  ## the tests, under ten minutes
 
 test-all: .venv/dev  ## the tests, slow ones too
 	$(BIN)/python -m pytest -m ''
+
+audit: .venv/dev  ## attack bounds, certificates, files, data, names and signals at random, ten minutes
+	$(BIN)/python tests/audit.py $(AUDIT)
 
 check: lint types test  ## all checks before a commit
 

@@ -1,16 +1,19 @@
-"""Small random problems for the tests."""
+"""Small random problems and networks for the tests, and how exact their outputs are."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import jax
 import numpy as np
 import pytest
 
-from greatcircle import Network, Problem, sphere
+from greatcircle import Network, Problem, certificate, sphere
 from greatcircle import arc as arcs
 from greatcircle.activations import ACTIVATIONS
 from greatcircle.arc import Arc, Here
+from greatcircle.certificate.stack import stack
 from greatcircle.losses import LOSSES
+from oracle import activate
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
 LOSS_NAMES = tuple(LOSSES)
@@ -115,3 +118,47 @@ def _steepest_arc(problem, weights, radii, speeds):
     heading = sphere.normalise(sphere.project(weights, gradient, radii), -1.0)
     heading = tuple(v * h for v, h in zip(speeds, heading, strict=True))
     return start_of_arc(problem, weights, heading, radii)
+
+
+def random_network(seed, sizes, bias=False):
+    rng = np.random.default_rng(seed)
+    weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairwise(sizes)]
+    biases = [0.5 * rng.standard_normal(b) for b in sizes[1:]] if bias else None
+    return weights, biases
+
+
+def evaluated(weights, biases, activation, x, unit=2.0**-53):
+    """Outputs for rows x in plain NumPy, and how far other arithmetic can be from them.
+
+    Each sum of n products, in any order, is off by n + 2 roundings of its terms at most (Higham
+    2002, Eq. 3.5), an activation by four of its value; and no activation enlarges an error.
+    """
+    h, error = np.asarray(x, np.float64), unit * np.abs(x)
+    for i, w in enumerate(weights):
+        w = np.asarray(w, np.float64)
+        b = np.zeros(w.shape[1]) if biases is None else np.asarray(biases[i], np.float64)
+        terms = (np.abs(h) + error) @ np.abs(w) + np.abs(b)
+        error = error @ np.abs(w) + 1.01 * (len(w) + 2) * unit * terms
+        h = h @ w + b
+        if i < len(weights) - 1:
+            h = activate(activation, h)[0]
+            error = error + 4 * unit * np.abs(h)
+    return h, np.linalg.norm(error, axis=1)
+
+
+def pairs(rng, count, columns):
+    """Pairs that are near and far, and rays through the middle."""
+    x = 10 ** rng.uniform(-2, 1.5, (count, 1)) * rng.standard_normal((count, columns))
+    step = 10 ** rng.uniform(-5, 1, (count, 1)) * rng.standard_normal((count, columns))
+    return x, x + step
+
+
+def rounding(model, X):
+    """How far predictions can be from those of the same weights and inputs without rounding."""
+    of = stack(model)
+    scaled = 2.0**-51 * np.linalg.norm((np.abs(X) + np.abs(of.shift)) * of.scale, axis=1)
+    name = model.network_.activation.name
+    error = evaluated(*model.layers(), name, model.scaling_.inputs(X))[1]
+    most = certificate.frobenius(model.layers()[0], orientation="in-out").value
+    size = np.linalg.norm(model.predict(X).reshape(len(X), -1), axis=1)
+    return (error + most * scaled) * of.gain + 2.0**-51 * size

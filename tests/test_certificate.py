@@ -23,39 +23,13 @@ from greatcircle.certificate.proof import narrowed
 from greatcircle.certificate.stack import stack
 from greatcircle.scaling import Scaling
 from oracle import activate
-from small import ACTIVATION_NAMES, thinned
+from small import ACTIVATION_NAMES, evaluated, pairs, random_network, rounding, thinned
 
 CLOSE = 1 + 1e-9
 
 
 def sizes_of_depth(depth):
     return tuple(np.random.default_rng(depth).integers(2, 9, depth + 1).tolist())
-
-
-def random_network(seed, sizes, bias=False):
-    rng = np.random.default_rng(seed)
-    weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairwise(sizes)]
-    biases = [0.5 * rng.standard_normal(b) for b in sizes[1:]] if bias else None
-    return weights, biases
-
-
-def evaluated(weights, biases, activation, x, unit=2.0**-53):
-    """Outputs for rows x in plain NumPy, and how far other arithmetic can be from them.
-
-    Each sum of n products, in any order, is off by n + 2 roundings of its terms at most (Higham
-    2002, Eq. 3.5), an activation by four of its value; and no activation enlarges an error.
-    """
-    h, error = np.asarray(x, np.float64), unit * np.abs(x)
-    for i, w in enumerate(weights):
-        w = np.asarray(w, np.float64)
-        b = np.zeros(w.shape[1]) if biases is None else np.asarray(biases[i], np.float64)
-        terms = (np.abs(h) + error) @ np.abs(w) + np.abs(b)
-        error = error @ np.abs(w) + 1.01 * (len(w) + 2) * unit * terms
-        h = h @ w + b
-        if i < len(weights) - 1:
-            h = activate(activation, h)[0]
-            error = error + 4 * unit * np.abs(h)
-    return h, np.linalg.norm(error, axis=1)
 
 
 # --- in order ---------------------------------------------------------------------------------
@@ -556,13 +530,6 @@ def test_square_matrices_need_an_orientation():
 # --- pairs of inputs --------------------------------------------------------------------------
 
 
-def pairs(rng, count, columns):
-    """Pairs that are near and far, and rays through the middle."""
-    x = 10 ** rng.uniform(-2, 1.5, (count, 1)) * rng.standard_normal((count, columns))
-    step = 10 ** rng.uniform(-5, 1, (count, 1)) * rng.standard_normal((count, columns))
-    return x, x + step
-
-
 @given(seed=st.integers(0, 10**6), activation=st.sampled_from(ACTIVATION_NAMES), bias=st.booleans())
 def test_no_pair_is_beyond_a_bound(seed, activation, bias):
     rng = np.random.default_rng(seed)
@@ -599,16 +566,6 @@ def models():
         fitted[name].scaling_ = Scaling.fit(name, X, Y)
     fitted["max"].weights_ = tuple(np.asarray(w, np.float32) for w in first.weights_)
     return X, fitted
-
-
-def rounding(model, X):
-    """How far predictions can be from those of the same weights and inputs without rounding."""
-    unit = 2.0**-24 if model.weights_[0].dtype == np.float32 else 2.0**-53
-    of = stack(model)
-    scaled = 2.0**-51 * np.linalg.norm((np.abs(X) + np.abs(of.shift)) * of.scale, axis=1)
-    error = evaluated(*model.layers(), "relu", model.scaling_.inputs(X), unit)[1]
-    most = certificate.frobenius(model.layers()[0]).value
-    return (error + most * scaled) * of.gain + 2.0**-51 * np.linalg.norm(model.predict(X), axis=1)
 
 
 @pytest.mark.parametrize("kind", ["standard", "max"])

@@ -82,6 +82,7 @@ def test_metadata_routing():
     weight = RNG.uniform(0, 2, 90)
     with config_context(enable_metadata_routing=True):
         model = LipschitzRegressor(**QUICK).set_fit_request(sample_weight=True)
+        model = model.set_score_request(sample_weight=True)
         pipe = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), model)
         pipe.fit(X, Y, sample_weight=weight)
         scores = cross_validate(pipe, X, Y, params={"sample_weight": weight}, cv=2)

@@ -60,8 +60,12 @@ def catches_signals(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> Path:
+    return written_table(tmp_path_factory.mktemp("table"))
+
+
+def written_table(folder: Path) -> Path:
     rows = ground_effect.generate(80).columns
-    path = tmp_path_factory.mktemp("table") / "flight.csv"
+    path = folder / "flight.csv"
     pl.DataFrame({name: rows[name] for name in ("z", "vz", "fz")}).write_csv(path)
     return path
 
@@ -74,9 +78,13 @@ def fit(table: Path, iterations: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def undisturbed(table, tmp_path_factory) -> tuple[float, set[str]]:
+    return run_undisturbed(table, tmp_path_factory.mktemp("undisturbed") / "out")
+
+
+def run_undisturbed(table, out) -> tuple[float, set[str]]:
     """How long a run takes that nobody interrupts, and the names of its files."""
-    out = tmp_path_factory.mktemp("undisturbed") / "out"
-    process = started([*fit(table, 1500), "--out", str(out)], stderr=subprocess.DEVNULL)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = started([*fit(table, 1500), "--out", str(out)], **quiet)
     begun = time.monotonic()
     assert process.wait() == 0
     names = {path.name for path in out.iterdir()}
@@ -96,6 +104,11 @@ def moments() -> list[tuple[float, tuple[int, ...], float, bool]]:
 
 @pytest.mark.parametrize(("share", "numbers", "gap", "older"), thinned(moments(), 3))
 def test_results_are_complete_or_absent(undisturbed, table, tmp_path, share, numbers, gap, older):
+    interrupt(undisturbed, table, tmp_path, share, numbers, gap, older)
+
+
+def interrupt(undisturbed, table, tmp_path, share, numbers, gap, older):
+    """Send signals to a fit, and check what it leaves behind."""
     seconds, names = undisturbed
     out = tmp_path / "out"
     out.mkdir()
@@ -105,7 +118,9 @@ def test_results_are_complete_or_absent(undisturbed, table, tmp_path, share, num
         (out / "results.json").write_text(json.dumps({"files": sorted(names)}))
     before = contents(out)
     with (tmp_path / "said").open("w+") as said:
-        process = started([*fit(table, 1500), "--out", str(out)], stderr=said)
+        process = started(
+            [*fit(table, 1500), "--out", str(out)], stdout=subprocess.DEVNULL, stderr=said
+        )
         time.sleep(share * seconds)
         for number in numbers:
             process.send_signal(number)

@@ -39,7 +39,10 @@ def automatic_headroom(
     signal is the rest. Rows count by their weight, and of very many a sample is looked at. The
     factor 140 and the bounds are from the data sets of `docs/scaling.md`.
     """
-    rows = len(inputs) if sample_weight is None else float(np.sum(sample_weight))
+    rows = float(len(inputs))
+    if sample_weight is not None:
+        most = float(np.max(sample_weight))
+        rows = most * float(np.sum(sample_weight / most))  # infinity at worst, and no warning
     sample, share = sampled(checked_share(sample_weight, len(inputs)))
     inputs, targets = inputs[sample], targets[sample]
     scaling = Scaling.fit("standard", inputs, targets, centred=True, sample_weight=share)

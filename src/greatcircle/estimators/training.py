@@ -56,7 +56,7 @@ def begun(
     if plan.scaling == "standard":  # which scales each column by itself
         for i, column in enumerate(rows.inputs.T):
             check_range(f"column {i} of X", column)
-    elif plan.scaling == "max":
+    else:
         check_range("X", rows.inputs)
     network, weights, scaling = begin(
         start,
