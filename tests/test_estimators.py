@@ -461,3 +461,40 @@ def test_a_grid_search_over_a_pipeline():
     )
     search.fit(X, X[:, 0])
     assert search.best_params_ == {"lipschitzregressor__lipschitz": 10.0}
+
+
+@pytest.mark.parametrize("scaling", ["standard", "max", "paper"])
+def test_data_beyond_the_range_are_named_before_training(scaling):
+    rng = np.random.default_rng(0)
+    X, model = rng.standard_normal((40, 3)), LipschitzRegressor((3,), max_iter=2, scaling=scaling)
+    y = X @ [1.0, 2.0, -1.0]
+    for power in (-165, -101, 101, 165):
+        for name, a, b in (("X", 10.0**power, 1.0), ("y", 1.0, 10.0**power)):
+            with pytest.raises(ValueError, match=f"{name} is .*expected 1e-100 to 1e\\+100"):
+                model.fit(a * X, b * y)
+    expected = model.set_params(random_state=0).fit(X, y).predict(X)
+    for a, b in ((1e-98, 1e98), (1e98, 1e-98), (1e-98, 1e-98), (1e98, 1e98)):
+        model.fit(a * X, b * y)
+        assert certificate.verify(model.certificate_, model)
+        np.testing.assert_allclose(model.predict(a * X) / b, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_rounding_never_looks_like_a_steeper_slope():
+    """Inputs that are large beside their differences, and float32 weights."""
+    rng = np.random.default_rng(0)
+    X = 1e8 + rng.standard_normal((100, 2))
+    for scaling in ("max", "standard"):
+        model = LipschitzRegressor((5,), scaling=scaling, dtype="float32", max_iter=5)
+        model.set_params(random_state=0).fit(X, X[:, 0] - 1e8)
+        f = model.predict(X)
+        run = np.linalg.norm(X[:, None] - X[None], axis=2) + np.eye(100)
+        assert np.max(np.abs(f[:, None] - f) / run) <= model.certificate_.value
+
+
+def test_weights_of_any_size():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 2))
+    for size in (1e-300, 1.0, 1e307):
+        model = LipschitzRegressor((3,), max_iter=2, random_state=0)
+        model.fit(X, X[:, 0], sample_weight=rng.uniform(0.5, 1, 30) * size)
+        assert np.all(np.isfinite(model.predict(X)))
