@@ -1,5 +1,6 @@
 """Bounds in order, proofs that prove, and no pair of inputs beyond any of them."""
 
+import math
 import sys
 import tracemalloc
 from copy import copy
@@ -359,7 +360,7 @@ def test_a_verdict_says_why_and_what_was_not_checked(models):
     found = certificate.tight(weights)
     verdict = verify(found, weights)
     assert verdict
-    assert str(verdict).startswith("verified, taking on trust: scale and gain")
+    assert str(verdict).startswith("verified, taking on trust: units")
     refused = verify(replace(found, value=found.value / 2), weights)
     assert not refused
     assert str(refused).startswith("not verified: its multipliers do not prove the bound")
@@ -432,6 +433,73 @@ def test_bounds_of_any_size_are_proved(power, activation):
         assert tight == pytest.approx(expected * 10.0**power, rel=1e-6)
     huge = [weights[0], weights[1] * 1e100, weights[2] * 1e100]
     assert verify(certificate.tight(huge, activation=activation), huge)
+
+
+def log2(fraction):
+    """Of a fraction that floating point may not hold."""
+    return math.log2(fraction.numerator) - math.log2(fraction.denominator)
+
+
+def log2_products(of, weights):
+    """log₂ of the square of the gain up to each hidden unit of a chain."""
+    gains = [Fraction(float(w[0, 0])) ** 2 for w in weights[:-1]]
+    return np.cumsum([log2(g) for g in gains]) + 2 * math.log2(of.scale[0])
+
+
+@pytest.mark.parametrize("seed", range(400))
+def test_no_bound_is_too_low_for_numbers_of_any_size(seed):
+    """A chain of single units has a constant that fractions know, also where products underflow."""
+    rng = np.random.default_rng(seed)
+    powers = rng.choice([-1070, -1060, -540, -100, 0, 100, 540], rng.integers(1, 4))
+    if len(powers) > 1:
+        powers[0] = np.clip(-powers[1:].sum() + rng.integers(-300, 300), -1000, 900)
+    weights = [np.ldexp(rng.uniform(0.5, 1, (1, 1)), p) for p in powers[:-1]]
+    weights.append(np.ldexp(rng.uniform(0.5, 1, (1, 3)), powers[-1]))
+    scale, gain = np.ldexp(rng.uniform(0.5, 1, 2), rng.choice([-540, -100, 0, 100, 540], 2))
+    plain = stack(weights, orientation="in-out")
+    square = math.prod(Fraction(float(w[0, 0])) ** 2 for w in weights[:-1])
+    square *= sum(Fraction(float(w)) ** 2 for w in weights[-1][0])
+    units = (Fraction(float(scale)) * Fraction(float(gain))) ** 2
+    other = replace(plain, scale=np.array([scale]), gain=float(gain))
+    for of, truth in ((plain, square), (other, square * units)):
+        with np.errstate(over="ignore"):  # the check refuses infinity
+            value = float(np.exp2(log2(truth) / 2))
+            multipliers = [np.array([np.exp2(1 - p)]) for p in log2_products(of, weights)]
+        for factor in (0.6, 0.8, 0.95, 1 - 1e-9, 1 + 1e-9):
+            found = of.certificate(value * factor, "chain", multipliers, of.slopes())
+            assert not verify(found, weights) or Fraction(found.value) ** 2 >= truth
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
+@pytest.mark.parametrize(
+    ("power", "reach", "bias"),
+    [
+        (0, 1.0, 0.0),
+        (-400, 1e-210, 0.0),
+        (-120, 1e-300, 0.0),
+        (400, 1e200, 1e200),
+        (400, 1e300, 0.0),
+    ],
+)
+def test_boxes_of_any_size_have_sound_slopes(activation, power, reach, bias):
+    """Where intervals overflow or vanish, a unit may have any of its slopes."""
+    first = np.array([[1.0, 1.0 if bias else -1.0]])
+    last = np.array([[1.0], [-0.9 if bias else 0.9]])
+    weights = [np.ldexp(first, power), np.ldexp(last, -power)]
+    biases = [np.array([0.0, bias]), np.zeros(1)]
+    found = certificate.local(weights, [-reach], [reach], biases=biases, activation=activation)
+    assert verify(found, weights, biases)
+    # Between the two kinks, or beside the only one, a single unit is on and the other nearly off.
+    assert found.value >= (0.89 if bias else 0.99)
+
+
+def test_a_margin_knows_the_range_of_float32():
+    for weights in ([[[1e30]], [[2.2e-45]]], [[[1e-10]], [[3.5e38]]], [[[1e-50]], [[1.0]]]):
+        found = certificate.tight(weights)
+        with np.errstate(over="ignore"):
+            rounded = [np.float64(np.float32(w[0][0])) for w in weights]
+        assert rounded[0] * rounded[1] <= found.value * (1 + found.margin)
+        assert verify(found, weights)
 
 
 @given(

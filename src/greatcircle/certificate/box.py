@@ -18,6 +18,9 @@ UNIT = 2.0**-53
 WIDER = 1e-12
 """Far more than the rounding of an elementary function."""
 
+TINY = 1e-290
+"""Far more than what products lose by underflow."""
+
 FLOAT32 = 2.0**-22
 """Four times the largest relative error of rounding to float32: weights may be rounded so."""
 
@@ -84,18 +87,27 @@ def slopes_in_box(
     with np.errstate(over="ignore", invalid="ignore"):
         low, high = np.sort([(corner - box.shift) * box.scale for corner in (box.low, box.high)], 0)
         middle, radius = _middle(low, high, FLOAT32)
-        radius += FLOAT32 * np.abs(box.scale * box.shift)
+        radius += FLOAT32 * np.abs(box.scale * box.shift) + TINY
+        middle, radius = _unbounded_where_unknown(middle, radius)
         for i, a in enumerate(matrices[:-1]):
             bias = np.zeros(len(a)) if biases is None else np.asarray(biases[i], np.float64)
             size = np.abs(a) @ np.abs(middle) + np.abs(bias)
             wide = np.abs(a) @ radius
             rounding = (2 * (a.shape[1] + 8) * UNIT + FLOAT32) * (size + wide)
-            middle, radius = a @ middle + bias, wide + rounding
-            radius[np.isnan(radius)] = np.inf  # zero times infinity
+            middle, radius = a @ middle + bias, wide + rounding + TINY
+            middle, radius = _unbounded_where_unknown(middle, radius)
             low, high = middle - radius, middle + radius
             slopes.append(_slopes_between(rule, low, high))
             middle, radius = _middle(rule.value(low), rule.value(high), WIDER)
     return slopes
+
+
+def _unbounded_where_unknown(
+    middle: np.ndarray, radius: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """All numbers where the interval overflowed, or is zero times infinity."""
+    unknown = ~np.isfinite(middle) | np.isnan(radius)
+    return np.where(unknown, 0.0, middle), np.where(unknown, np.inf, radius)
 
 
 def _middle(low: np.ndarray, high: np.ndarray, wider: float) -> tuple[np.ndarray, np.ndarray]:

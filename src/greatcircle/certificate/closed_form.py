@@ -32,7 +32,7 @@ def frobenius(
 ) -> Certificate:
     """∏ ‖W_i‖: training on spheres never changes it. Parameters as for `tight`."""
     of = stack(weights, biases, activation, inputs, at_least, orientation)
-    value = math.prod(float(np.linalg.norm(a)) for a in of.matrices)
+    value = math.prod(map(_frobenius_norm, of.matrices))
     return finished(of, "frobenius", [products(of)._replace(value=value)])
 
 
@@ -81,12 +81,18 @@ def products(of: Stack) -> Candidate:
     factor = 1.0 if of.activation.slopes[0] < 0 else 2.0
     multipliers, product = [], np.float64(1.0)
     for a, norm in zip(of.matrices[:-1], norms[:-1], strict=True):
-        product *= norm
         # A layer of zeros makes the network constant, and then no multiplier matters.
         with np.errstate(over="ignore"):  # the proof rejects infinity
+            product *= norm
             multiplier = factor / product / product if product else 0.0
         multipliers.append(np.full(len(a), multiplier))
     return Candidate(multipliers, math.prod(norms), of.slopes(relaxed=True))
+
+
+def _frobenius_norm(a: np.ndarray) -> float:
+    """‖A‖, without overflow or underflow of the squares."""
+    largest = float(np.max(np.abs(a), initial=0.0)) or 1.0
+    return largest * float(np.linalg.norm(a / largest))
 
 
 def operator_norms(matrices: Sequence[np.ndarray]) -> list[float]:
@@ -125,7 +131,8 @@ def normalised(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.nda
         units[0] = np.linalg.qr(units[0].T).R.T
     if units[-1].shape[0] > units[-1].shape[1]:
         units[-1] = np.linalg.qr(units[-1]).R
-    return units, np.cumprod(norms)
+    with np.errstate(over="ignore"):
+        return units, np.cumprod(norms)
 
 
 def everywhere(multipliers: Sequence[np.ndarray], live: Sequence[np.ndarray]) -> list[np.ndarray]:

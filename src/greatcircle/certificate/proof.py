@@ -33,6 +33,8 @@ from greatcircle.certificate.box import FLOAT32, RULES, Box, slopes_in_box
 UNIT = 2.0**-53
 """Largest relative error of one rounding."""
 
+FLOAT32_RANGE = 2.0**-126, float(np.finfo(np.float32).max)
+"""Smallest normal and largest number of float32."""
 
 SMALLEST = 1e-280
 """Smallest diagonal entry of M for which underflow is negligible beside `8 * UNIT`."""
@@ -115,7 +117,7 @@ def scope(
 ) -> str:
     """Where a bound holds, in words."""
     words = "everywhere" if box is None else "in a box"
-    if at_least is not None:
+    if at_least is not None:  # which excludes a box
         words = f"for ‖x‖ ≥ {repr(float(at_least)).removesuffix('.0')}"
     if inputs is not None:
         words += f", other inputs than {', '.join(map(str, inputs))} fixed"
@@ -154,13 +156,15 @@ def flaw(
     layers = [np.asarray(w, np.float64).T for w in weights]
     if not _is_well_formed(certificate, layers):
         return "its fields do not have the shapes and ranges that a proof needs"
+    if certificate.box is not None and certificate.at_least is not None:
+        return "a box and a least ‖x‖ exclude each other"
     if certificate.holds != scope(certificate.box, certificate.inputs, certificate.at_least):
         return "its words (`holds`) do not say where it holds"
     if certificate.box is not None and not _slopes_hold(certificate, layers, biases):
         return "its slopes are not those of the units in its box"
     if not proves(certificate, layers):
         return f"its multipliers do not prove the bound {certificate.value:.6g}"
-    if certificate.margin < rounding_margin(certificate, layers) * (1 - 1e-9):
+    if not certificate.margin >= rounding_margin(certificate, layers) * (1 - 1e-9):
         return "its margin is too small for weights rounded to float32"
     return ""
 
@@ -190,10 +194,14 @@ def rounding_margin(certificate: Certificate, layers: Sequence[np.ndarray]) -> f
     """
     if certificate.value == 0:
         return 0.0  # zeros stay zeros
+    if any(np.any(np.abs(a) > FLOAT32_RANGE[1]) for a in layers):
+        return np.inf
+    # Below the normal numbers of float32 the rounding is that of the smallest one.
+    sizes = [np.where(a == 0, 0.0, np.maximum(np.abs(a), FLOAT32_RANGE[0])) for a in layers]
+    even, exponents = _evened(sizes, np.abs(certificate.scale), abs(certificate.gain))
     with np.errstate(divide="ignore", over="ignore"):
-        given = scaled(layers, certificate.scale, certificate.gain)
-        sizes = [np.linalg.norm(np.abs(a), 2) for a in given]
-        times = np.exp(np.sum(np.log(sizes)) - np.log(certificate.value))
+        size = np.sum(np.log([np.linalg.norm(a, 2) for a in even])) + np.log(2) * sum(exponents)
+        times = np.exp(size - np.log(certificate.value))
     return float(np.expm1(len(layers) * np.log1p(FLOAT32)) * times)
 
 
@@ -203,6 +211,29 @@ def scaled(layers: Sequence[np.ndarray], scale: ArrayLike, gain: Any) -> list[np
     made = [first * np.asarray(scale), *others]
     made[-1] = made[-1] * gain
     return made
+
+
+def _evened(
+    layers: Sequence[np.ndarray], scale: ArrayLike, gain: float
+) -> tuple[list[np.ndarray], list[int]]:
+    """`scaled` layers divided by powers of two, which bring their largest entries near one.
+
+    The powers are taken off before anything is multiplied: no product that matters underflows.
+    """
+    first, exponent_of_scale = _split(np.asarray(scale, np.float64))
+    last, exponent_of_gain = _split(np.asarray(gain, np.float64))
+    even, exponents = map(list, zip(*map(_split, layers), strict=True))
+    again, more = map(list, zip(*map(_split, scaled(even, first, last)), strict=True))
+    exponents = [a + b for a, b in zip(exponents, more, strict=True)]
+    exponents[0] += exponent_of_scale
+    exponents[-1] += exponent_of_gain
+    return again, exponents
+
+
+def _split(a: np.ndarray) -> tuple[np.ndarray, int]:
+    """A power of two near the largest entry, taken off; no digit changes. Returns its exponent."""
+    exponent = int(np.frexp(np.max(np.abs(a), initial=0.0))[1])
+    return np.ldexp(a, -exponent), exponent
 
 
 # --- the smaller network --------------------------------------------------------------------------
@@ -244,40 +275,40 @@ def _reduced(certificate: Certificate, layers: Sequence[np.ndarray]) -> _Network
     live = live_units(signs, certificate.slopes)
     if not np.any(live[-1]):
         return None
-    kept = restricted(scaled(layers, scale, gain), live)
+    kept, exponents = _evened(restricted(layers, live), scale[live[0]], gain)
     kept[0] = narrowed(kept[0])
     kept[-1] = narrowed(kept[-1].T).T
     # A layer divided by 2ᵉ divides the bound by 2ᵉ, and multiplies the multipliers of it and of the
     # later layers by 4ᵉ. No digit changes.
-    exponents = np.cumsum([np.frexp(np.max(np.abs(a)))[1] for a in kept])
-    each = np.diff(exponents, prepend=0)
+    so_far = np.cumsum(exponents)
     return _Network(
-        [np.ldexp(a, -e) for a, e in zip(kept, each, strict=True)],
+        kept,
         [
             np.ldexp(m[on], 2 * e)
-            for m, on, e in zip(certificate.multipliers, live[1:], exponents, strict=False)
+            for m, on, e in zip(certificate.multipliers, live[1:], so_far, strict=False)
         ],
         [s[on] for s, on in zip(certificate.slopes, live[1:], strict=False)],
-        np.ldexp(np.float64(certificate.value), -exponents[-1]),
+        np.ldexp(np.float64(certificate.value), -so_far[-1]),
     )
 
 
 def narrowed(a: np.ndarray) -> np.ndarray:
     """A square R with R Rᵀ ⪰ A Aᵀ in exact arithmetic, where A has more columns than rows.
 
-    Then A = R C with ‖C‖ ≤ 1 (Douglas 1966): what inputs δx do to the first layer, inputs
-    u = C δx that are no longer do to R. So a bound of the network with R is one of that with A.
+    Then A = R C with ‖C‖ ≤ 1 (Douglas 1966), so A δx = R u with ‖u‖ ≤ ‖δx‖ for u = C δx: a bound of
+    the network with R in the place of A is a bound of the network.
     """
     rows, columns = a.shape
     if columns <= rows:
         return a
-    unit = np.exp2(np.round(np.log2(np.max(np.abs(a), axis=1, keepdims=True))))
-    even = a / unit
+    exponents = np.frexp(np.max(np.abs(a), axis=1, keepdims=True))[1]
+    even = np.ldexp(a, -exponents)
     gram = even @ even.T
     # Rounding of A itself and of its products (Higham 2002, Eq. 3.5), and of the factor (Theorem
     # 10.3), both at most this part of the trace; doubled.
     part = 2 * (_gamma(columns + 8) + _gamma(rows + 4))
-    return unit * np.linalg.cholesky(gram + part * np.trace(gram) * np.eye(rows))
+    root = np.linalg.cholesky(gram + part * np.trace(gram) * np.eye(rows))
+    return np.ldexp(root, exponents)
 
 
 def _gamma(n: int) -> float:
@@ -334,7 +365,7 @@ def _is_positive(M: np.ndarray, error: np.ndarray) -> bool:
     if not np.all(np.isfinite(M)) or np.any(diagonal < SMALLEST):
         return False
     # Powers of two on both sides change neither the sign nor a digit, and even out the diagonal.
-    root = np.exp2(-np.round(np.log2(diagonal) / 2))
+    root = np.ldexp(1.0, -(np.frexp(diagonal)[1] // 2))
     M, error = root[:, None] * M * root, root[:, None] * error * root
     n = len(M)
     gamma = _gamma(n + 2)

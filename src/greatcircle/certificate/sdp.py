@@ -34,7 +34,8 @@ def exact(
 ) -> Certificate:
     """The bound of `tight` by Clarabel, an independent solver: `pip install 'greatcircle[sdp]'`.
 
-    It is the optimum over all multipliers (LipSDP-Neuron), not the true Lipschitz constant.
+    It is the optimum over all multipliers (LipSDP-Neuron), not the true Lipschitz constant. Where
+    weights differ by many orders of magnitude, Clarabel may end far above `tight`.
     Parameters as for `tight`.
     """
     of = stack(weights, biases, activation, inputs, at_least, orientation)

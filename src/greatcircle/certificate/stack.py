@@ -114,6 +114,8 @@ def stack(
         )
     if inputs is None:
         return made
+    if isinstance(inputs, Iterable) and not isinstance(inputs, str):
+        inputs = tuple(inputs)
     chosen = chosen_inputs(inputs, getattr(weights, "feature_names_in_", None), len(made.scale))
     if made.at_least is not None:  # one input moves all of x/‖x‖, and no further than ‖x‖
         chosen = made.active
@@ -127,8 +129,8 @@ def of_network(
     scale = scaling.scale
     if scaling.name == "paper":
         at_least = 1.0 if at_least is None else at_least
-        if not isinstance(at_least, Real) or not 0 < float(at_least) < np.inf:
-            raise ValueError(f"at_least is {at_least!r}; expected a positive number")
+        if not isinstance(at_least, Real) or not 1e-300 <= float(at_least) < np.inf:
+            raise ValueError(f"at_least is {at_least!r}; expected a number of at least 1e-300")
         # ‖x/‖x‖ − y/‖y‖‖ ≤ ‖x − y‖ / √(‖x‖‖y‖)
         at_least = float(at_least)
         scale = np.full(len(scale), 1 / at_least)
@@ -158,7 +160,7 @@ def chosen_inputs(inputs: Sequence[str | int], names: np.ndarray | None, count: 
     for entry in inputs:
         if isinstance(entry, str) and entry in known:
             chosen[known.index(entry)] = True
-        elif isinstance(entry, int | np.integer) and 0 <= entry < count:
+        elif type(entry) is not bool and isinstance(entry, int | np.integer) and 0 <= entry < count:
             chosen[entry] = True
         else:
             there = ", ".join(map(str, known)) or "none: the model was fitted without names"

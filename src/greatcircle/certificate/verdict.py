@@ -16,7 +16,7 @@ from greatcircle.activations import ACTIVATIONS
 from greatcircle.certificate.proof import Certificate, flaw
 from greatcircle.certificate.stack import in_out, stack
 
-UNKNOWN = ("scale and gain (the units)", "slopes (the activation)")
+UNKNOWN = ("units (scale, gain, inputs)", "activation (slopes)")
 """What matrices alone do not say."""
 
 DECLARED = ("slopes that a user declared for the activation",)
@@ -80,21 +80,26 @@ def verify(
     >>> weights = [[[1.0, -1.0]], [[1.0], [1.0]]]
     >>> bound = certificate.tight(weights)
     >>> print(certificate.verify(bound, weights))
-    verified, taking on trust: scale and gain (the units), slopes (the activation)
+    verified, taking on trust: units (scale, gain, inputs), activation (slopes)
     >>> print(certificate.verify(replace(bound, value=0.9), weights))
     not verified: its multipliers do not prove the bound 0.9
     """
-    model = weights if hasattr(weights, "layers") else None
-    trusted = UNKNOWN if model is None else DECLARED if certificate.declared is True else ()
+    if not isinstance(certificate, Certificate):
+        raise TypeError(
+            f"certificate is a {type(certificate).__name__}; expected a Certificate: "
+            "verify(certificate, model)"
+        )
+    model, trusted = (weights, ()) if hasattr(weights, "layers") else (None, UNKNOWN)
     try:
         if model is None:
             weights = in_out(weights, orientation or "in-out")
         else:
             weights, biases = model.layers()
+            trusted = DECLARED if model.network_.activation.declared else ()
         reason = flaw(certificate, weights, biases)
         if model is not None and not reason:
             reason = _difference(certificate, model)
-    except (TypeError, ValueError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         reason = f"its fields or the weights are not of the right kind ({error})"
     return Verdict(reason, trusted)
 

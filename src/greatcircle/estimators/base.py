@@ -296,13 +296,13 @@ class LipschitzEstimator(ABC, BaseEstimator):
         Training stays within the budget by construction, up to rounding; the promise is exact.
         Returns whether anything was shrunk.
         """
-        part = 4 * float(np.finfo(self.weights_[-1].dtype).eps)
-        shrunk = False
+        part, shrunk = float(np.finfo(self.weights_[-1].dtype).eps), False
         while self.certificate_.value > budget:
+            part = min(4 * part, 0.5)  # at half, the layer is zero in the end
             *others, last = self.weights_
             factor = (1 - part) * (budget / self.certificate_.value)
             self.weights_ = (*others, np.asarray(last * factor, last.dtype))
-            part, shrunk = 2 * part, True
+            shrunk = True
         return shrunk
 
     def _outputs(self, X: Any) -> np.ndarray:
