@@ -181,6 +181,10 @@ def test_a_declared_activation_is_called_so():
     assert not known.declared
     assert "declared" in str(found)
     assert "declared" not in str(known)
+    model = LipschitzRegressor((3,), half, max_iter=1, random_state=0).fit(np.eye(4), np.arange(4))
+    for flag in (True, np.True_, 1):
+        verdict = verify(replace(model.certificate_, declared=flag), model)
+        assert "declared" in str(verdict)
     assert found.value == pytest.approx(known.value / 2, rel=1e-6)
     there = certificate.local(weights, -np.ones(3), np.ones(3), biases=biases, activation=half)
     assert there.declared
@@ -767,6 +771,8 @@ def test_a_certificate_in_a_box_is_checked_with_the_box():
         {"high": np.full(4, np.nan)},
     ):
         assert not verify(replace(found, box=replace(found.box, **change)), weights, biases)
+    hidden = replace(found, at_least=1.0, holds="for ‖x‖ ≥ 1")  # words that leave out the box
+    assert "exclude each other" in str(verify(hidden, weights, biases))
     slopes = tuple(s.copy() for s in found.slopes)
     slopes[0][:, 1] *= 0.5
     assert not verify(replace(found, slopes=slopes), weights, biases)
