@@ -476,22 +476,22 @@ def test_no_bound_is_too_low_for_numbers_of_any_size(seed):
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
 @pytest.mark.parametrize(
-    ("power", "reach", "bias"),
+    ("power", "low", "high", "bias"),
     [
-        (0, 1.0, 0.0),
-        (-400, 1e-210, 0.0),
-        (-120, 1e-300, 0.0),
-        (400, 1e200, 1e200),
-        (400, 1e300, 0.0),
+        (0, -1.0, 1.0, 0.0),
+        (-400, -1e-210, 1e-210, 0.0),
+        (-120, -1e-300, 1e-300, 0.0),
+        (400, -1e100, 1e200, 1e200),
+        (400, -1e200, 1e300, 0.0),
     ],
 )
-def test_boxes_of_any_size_have_sound_slopes(activation, power, reach, bias):
+def test_boxes_of_any_size_have_sound_slopes(activation, power, low, high, bias):
     """Where intervals overflow or vanish, a unit may have any of its slopes."""
     first = np.array([[1.0, 1.0 if bias else -1.0]])
     last = np.array([[1.0], [-0.9 if bias else 0.9]])
     weights = [np.ldexp(first, power), np.ldexp(last, -power)]
     biases = [np.array([0.0, bias]), np.zeros(1)]
-    found = certificate.local(weights, [-reach], [reach], biases=biases, activation=activation)
+    found = certificate.local(weights, [low], [high], biases=biases, activation=activation)
     assert verify(found, weights, biases)
     # Between the two kinks, or beside the only one, a single unit is on and the other nearly off.
     assert found.value >= (0.89 if bias else 0.99)
