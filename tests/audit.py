@@ -32,7 +32,7 @@ from exported import handmade
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, cli, load
 from greatcircle.activations import declare
 from greatcircle.sealed import opened, sealed
-from small import ACTIVATION_NAMES, evaluated, pairs, random_network, rounding
+from small import ACTIVATION_NAMES, attack_bounds, random_network, rounding
 
 Loop = Callable[[np.random.Generator, Path], int]
 
@@ -49,26 +49,7 @@ def networks(rng: np.random.Generator, folder: Path) -> int:
     weights = [np.where(rng.random(w.shape) < rng.choice([0, 0.5]), 0.0, w) for w in weights]
     weights = [w * 10.0 ** rng.choice([0, 0, -20, 20]) for w in weights]
     name = str(rng.choice(ACTIVATION_NAMES))
-    of: dict[str, Any] = {"biases": biases, "activation": name, "orientation": "in-out"}
-    columns, count = sizes[0], 2000
-    low, high = -rng.uniform(0, 2, columns), rng.uniform(0, 2, columns)
-    block = rng.permutation(columns)[: rng.integers(1, columns + 1)].tolist()
-    fixed = ~np.isin(np.arange(columns), block)
-    x, y = pairs(rng, count, columns)
-    a, b = rng.uniform(low, high, (2, count, columns))
-    for bound, left, right in (
-        (certificate.tight(weights, **of), x, y),
-        (certificate.fast(weights, **of), x, y),
-        (certificate.tight(weights, **of, inputs=block), x, np.where(fixed, x, y)),
-        (certificate.local(weights, low, high, **of), a, b),
-        (certificate.local(weights, low, high, **of, inputs=block), a, np.where(fixed, a, b)),
-    ):
-        verdict = certificate.verify(bound, weights, biases)
-        assert verdict, str(verdict)
-        (f, e), (g, d) = (evaluated(weights, biases, name, rows) for rows in (left, right))
-        rise, run = np.linalg.norm(f - g, axis=1), np.linalg.norm(left - right, axis=1)
-        assert np.all(rise <= bound.value * run * (1 + 1e-15) + e + d), bound
-    return 5 * count
+    return attack_bounds(rng, weights, biases, name, 2000)
 
 
 def models(rng: np.random.Generator, folder: Path) -> int:

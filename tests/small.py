@@ -153,6 +153,31 @@ def pairs(rng, count, columns):
     return x, x + step
 
 
+def attack_bounds(rng, weights, biases, activation, count):
+    """Compare pairs of inputs with every kind of bound of a network; return the number of pairs."""
+    of = {"biases": biases, "activation": activation, "orientation": "in-out"}
+    columns = len(weights[0])
+    block = sorted(rng.choice(columns, rng.integers(1, columns + 1), replace=False).tolist())
+    fixed = ~np.isin(np.arange(columns), block)
+    x, y = pairs(rng, count, columns)
+    low, high = -rng.uniform(0, 2, columns), rng.uniform(0, 2, columns)
+    a, b = rng.uniform(low, high, (2, count, columns))
+    attacks = (
+        (certificate.tight(weights, **of), x, y),
+        (certificate.fast(weights, **of), x, y),
+        (certificate.tight(weights, **of, inputs=block), x, np.where(fixed, x, y)),
+        (certificate.local(weights, low, high, **of), a, b),
+        (certificate.local(weights, low, high, **of, inputs=block), a, np.where(fixed, a, b)),
+    )
+    for bound, left, right in attacks:
+        verdict = certificate.verify(bound, weights, biases)
+        assert verdict, str(verdict)
+        (f, e), (g, d) = (evaluated(weights, biases, activation, r) for r in (left, right))
+        rise, run = np.linalg.norm(f - g, axis=1), np.linalg.norm(left - right, axis=1)
+        assert np.all(rise <= bound.value * run * (1 + 1e-15) + e + d), bound
+    return len(attacks) * count
+
+
 def rounding(model, X):
     """How far predictions can be from those of the same weights and inputs without rounding."""
     of = stack(model)

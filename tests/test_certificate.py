@@ -24,7 +24,15 @@ from greatcircle.certificate.proof import narrowed
 from greatcircle.certificate.stack import stack
 from greatcircle.scaling import Scaling
 from oracle import activate
-from small import ACTIVATION_NAMES, evaluated, pairs, random_network, rounding, thinned
+from small import (
+    ACTIVATION_NAMES,
+    attack_bounds,
+    evaluated,
+    pairs,
+    random_network,
+    rounding,
+    thinned,
+)
 
 CLOSE = 1 + 1e-9
 
@@ -606,24 +614,7 @@ def test_square_matrices_need_an_orientation():
 def test_no_pair_is_beyond_a_bound(seed, activation, bias):
     rng = np.random.default_rng(seed)
     weights, biases = random_network(seed, sizes_of_depth(int(rng.integers(1, 6))), bias)
-    of = {"biases": biases, "activation": activation}
-    columns = len(weights[0])
-    block = sorted(rng.choice(columns, rng.integers(1, columns + 1), replace=False).tolist())
-    x, y = pairs(rng, 500, columns)
-    low, high = -rng.uniform(0, 2, columns), rng.uniform(0, 2, columns)
-    a, b = rng.uniform(low, high, (2, 500, columns))
-    fixed = ~np.isin(np.arange(columns), block)
-    for bound, left, right in (
-        (certificate.tight(weights, **of), x, y),
-        (certificate.fast(weights, **of), x, y),
-        (certificate.tight(weights, **of, inputs=block), x, np.where(fixed, x, y)),
-        (certificate.local(weights, low, high, **of), a, b),
-        (certificate.local(weights, low, high, **of, inputs=block), a, np.where(fixed, a, b)),
-    ):
-        assert verify(bound, weights, biases)
-        (f, e), (g, d) = (evaluated(weights, biases, activation, r) for r in (left, right))
-        rise, run = np.linalg.norm(f - g, axis=1), np.linalg.norm(left - right, axis=1)
-        assert np.all(rise <= bound.value * run * (1 + 1e-15) + e + d)
+    attack_bounds(rng, weights, biases, activation, 500)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ WIDER = 1e-12
 """Far more than the rounding of an elementary function."""
 
 TINY = 1e-290
-"""Far more than what products lose by underflow."""
+"""Much larger than the error of products that underflow."""
 
 FLOAT32 = 2.0**-22
 """Four times the largest relative error of rounding to float32: weights may be rounded so."""
@@ -105,7 +105,7 @@ def slopes_in_box(
 def _unbounded_where_unknown(
     middle: np.ndarray, radius: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """All numbers where the interval overflowed, or is zero times infinity."""
+    """Replace intervals that overflowed, or are zero times infinity, by all real numbers."""
     unknown = ~np.isfinite(middle) | np.isnan(radius)
     return np.where(unknown, 0.0, middle), np.where(unknown, np.inf, radius)
 

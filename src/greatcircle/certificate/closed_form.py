@@ -121,7 +121,7 @@ def recursion(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], float]:
 
 
 def normalised(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-    """The same layers with norms one, and the products of the norms taken off.
+    """Divide each layer by its operator norm; return also the cumulative products of the norms.
 
     Only A₁A₁ᵀ and A_lᵀA_l matter for bounds: many inputs or outputs are replaced by fewer.
     """

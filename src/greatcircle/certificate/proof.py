@@ -138,7 +138,7 @@ def flaw(
     weights: Sequence[ArrayLike],
     biases: Sequence[ArrayLike] | None = None,
 ) -> str:
-    """Say why a certificate proves nothing for these weights; an empty text where it proves.
+    """Say why a certificate does not prove its bound for these weights; an empty text if it does.
 
     Scale, gain and slopes are taken as the certificate has them, but for the slopes in a box.
 
@@ -231,7 +231,7 @@ def _evened(
 
 
 def _split(a: np.ndarray) -> tuple[np.ndarray, int]:
-    """A power of two near the largest entry, taken off; no digit changes. Returns its exponent."""
+    """Divide by a power of two near the largest entry, exactly; return its exponent as well."""
     exponent = int(np.frexp(np.max(np.abs(a), initial=0.0))[1])
     return np.ldexp(a, -exponent), exponent
 

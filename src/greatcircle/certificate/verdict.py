@@ -20,7 +20,7 @@ UNKNOWN = ("units (scale, gain, inputs)", "activation (slopes)")
 """What matrices alone do not say."""
 
 DECLARED = ("slopes that a user declared for the activation",)
-"""What not even a model proves."""
+"""What a model states but cannot prove."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def verify(
 
 
 def _difference(certificate: Certificate, model: Any) -> str:
-    """What the certificate says otherwise than the model; an empty text for nothing."""
+    """Name the first field that contradicts the model; an empty text if there is none."""
     of = stack(model, inputs=certificate.inputs, at_least=certificate.at_least)
     activation, box = of.activation, certificate.box
     expected = of.certificate(0.0, "", (), ())

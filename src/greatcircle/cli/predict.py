@@ -124,7 +124,5 @@ def _write(predictions: "pl.DataFrame", path: Path) -> None:
     else:
         predictions.write_csv(data)
     whole = data.getvalue()
-    with output.naming(path):
-        sealed.write(
-            sealed.place(path), gzip.compress(whole, mtime=0) if name.endswith(".gz") else whole
-        )
+    packed = gzip.compress(whole, mtime=0) if name.endswith(".gz") else whole
+    sealed.write(sealed.place(path), packed)

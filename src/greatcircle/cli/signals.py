@@ -31,7 +31,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Phase(Enum):
-    """Of a command."""
+    """Phases of a command."""
 
     STARTING = auto()
     RUNNING = auto()
@@ -116,7 +116,7 @@ class Handler:
             raise KeyboardInterrupt
 
     def _unraisable(self, lost: Any) -> None:
-        """Have a KeyboardInterrupt that a callback swallowed raised again."""
+        """Raise a KeyboardInterrupt again that a callback has swallowed."""
         if issubclass(lost.exc_type, KeyboardInterrupt):
             self._writer.send(bytes([_SWALLOWED]))
         else:

@@ -306,7 +306,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return shrunk
 
     def _outputs(self, X: Any) -> np.ndarray:
-        """What the network says of rows X, in the units of the targets.
+        """Outputs of the network for rows X, in the units of the targets.
 
         In float64 whatever the weights are: where inputs are large beside their differences,
         rounding in float32 would move predictions by more than the Lipschitz bound allows.
