@@ -47,9 +47,10 @@ audit: .venv/dev  ## attack bounds, certificates, files, data, names and signals
 
 check: lint types test  ## all checks before a commit
 
-lint: .venv/dev  ## style
+lint: .venv/dev  ## style, and which package may import which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 format: .venv/dev  ## mend the style
 	$(BIN)/ruff check --fix .

@@ -35,12 +35,13 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
 from greatcircle import LipschitzRegressor, directions, steps
-from greatcircle.datasets import Table, files, ground_effect, neural_fly
+from greatcircle.data import files
+from greatcircle.datasets import Table, ground_effect, neural_fly
 from greatcircle.experiments import exp2
 from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION, Run, train
-from greatcircle.methods import METHODS, STARTS
-from greatcircle.record import Record
-from greatcircle.stopping import DecreaseBelow
+from greatcircle.optimise.record import Record
+from greatcircle.optimise.stopping import DecreaseBelow
+from greatcircle.training.methods import METHODS, STARTS
 
 SEEDS = 10
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)

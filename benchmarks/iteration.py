@@ -23,10 +23,11 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
-from greatcircle import Network, Problem, descent, directions, sphere, steps
+from greatcircle import Network, Problem, directions, sphere, steps
+from greatcircle._runtime.threads import one_thread
 from greatcircle.datasets import ground_effect
-from greatcircle.initialisation import spectral_initialisation
-from greatcircle.threads import one_thread
+from greatcircle.optimise import loop as descent
+from greatcircle.training.initialisation import spectral_initialisation
 
 ROWS, REPEATS, ROUNDS = 22_401, 30, 3
 COMPILE_LIMIT = 2.0  # seconds

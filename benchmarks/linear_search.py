@@ -22,12 +22,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from greatcircle import search, steps
-from greatcircle.arc import Here
-from greatcircle.datasets import Table, files
+from greatcircle import steps
+from greatcircle.data import files
+from greatcircle.datasets import Table
 from greatcircle.experiments.run import train
-from greatcircle.majorants import MajorantTerms, majorant_terms
-from greatcircle.steps import Proposal
+from greatcircle.optimise import search
+from greatcircle.optimise.arc import Here
+from greatcircle.optimise.majorants import MajorantTerms, majorant_terms
+from greatcircle.optimise.steps import Proposal
 
 
 def literal(terms: MajorantTerms, loss: Array, t: Array) -> Array:

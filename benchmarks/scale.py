@@ -23,7 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from greatcircle.memory import KEEP, kept, one_heap
+from greatcircle._runtime.allocator import KEEP, kept, one_heap
 
 RESULTS = Path(__file__).with_suffix(".json")
 PAPER = (12, 25, 30, 15, 3)
@@ -95,7 +95,8 @@ def iteration_of(problem, step=None, direction=None):
     """One accepted iteration, as often as one likes: from a point of infinite loss."""
     import jax.numpy as jnp
 
-    from greatcircle import descent, directions, steps
+    from greatcircle import directions, steps
+    from greatcircle.optimise import loop as descent
 
     weights, sizes, _ = descent._checked_start(problem, problem.network.initial_weights(0))
     direction, step = direction or directions.Steepest(), step or steps.Curvature()
@@ -270,10 +271,11 @@ def seeds(quick: bool) -> dict:
     import jax.numpy as jnp
     import numpy as np
 
-    from greatcircle import Network, Problem, descent, directions, steps
+    from greatcircle import Network, Problem, directions, steps
+    from greatcircle._runtime.precision import optimised
     from greatcircle.datasets import ground_effect
-    from greatcircle.initialisation import spectral_initialisation
-    from greatcircle.precision import optimised
+    from greatcircle.optimise import loop as descent
+    from greatcircle.training.initialisation import spectral_initialisation
 
     table, many = ground_effect.generate(22_401), 8 if quick else 40
     network, direction, step = Network(PAPER), directions.Steepest(), steps.Curvature()
@@ -316,7 +318,7 @@ def cells(process: int, iterations: int) -> dict:
     from greatcircle.datasets import ground_effect
     from greatcircle.experiments import exp1, exp2
     from greatcircle.experiments.run import train
-    from greatcircle.methods import STEPS
+    from greatcircle.training.methods import STEPS
 
     table = ground_effect.generate(22_401)
     total = Seconds(0, 0)

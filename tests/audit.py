@@ -26,12 +26,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-
 import test_signals
+
 from exported import handmade
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, cli, load
-from greatcircle.activations import declare
-from greatcircle.sealed import opened, sealed
+from greatcircle._runtime.container import opened, sealed
+from greatcircle.network.activations import declare
 from small import ACTIVATION_NAMES, attack_bounds, random_network, rounding
 
 Loop = Callable[[np.random.Generator, Path], int]

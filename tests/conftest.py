@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from greatcircle._runtime.precision import precision
 from greatcircle.datasets import Table, ground_effect
-from greatcircle.precision import precision
 
 # Compilation makes the first example of a property slow; the same examples on every machine.
 settings.register_profile("greatcircle", deadline=None, derandomize=True, max_examples=25)

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from greatcircle import LipschitzRegressor, Network
-from greatcircle.activations import ACTIVATIONS
+from greatcircle.data.scaling import SCALINGS, Scaling
 from greatcircle.datasets import ground_effect
-from greatcircle.initialisation import initialise
-from greatcircle.scaling import SCALINGS, Scaling
-from greatcircle.watch import History
+from greatcircle.network.activations import ACTIVATIONS
+from greatcircle.optimise.watch import History
+from greatcircle.training.initialisation import initialise
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion"]
 

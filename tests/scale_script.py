@@ -24,7 +24,7 @@ def main() -> None:
         address = f"127.0.0.1:{port}"
         jax.distributed.initialize(address, count, process, shutdown_timeout_seconds=wait)
     from greatcircle import Network, Problem, directions, spread, stopping
-    from greatcircle.lasting import descend_lasting
+    from greatcircle.optimise.lasting import descend_lasting
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((ROWS, 4))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from greatcircle import Network, Problem, certificate, sphere
-from greatcircle import arc as arcs
-from greatcircle.activations import ACTIVATIONS
-from greatcircle.arc import Arc, Here
 from greatcircle.certificate.stack import stack
-from greatcircle.losses import LOSSES
+from greatcircle.network.activations import ACTIVATIONS
+from greatcircle.objective.losses import LOSSES
+from greatcircle.optimise import arc as arcs
+from greatcircle.optimise.arc import Arc, Here
 from oracle import activate
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)

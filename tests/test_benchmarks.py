@@ -12,8 +12,8 @@ from peers_page import write
 from peers_summary import Entry, summarise
 
 from greatcircle import LipschitzRegressor, certificate
+from greatcircle._runtime.allocator import KEEP
 from greatcircle.datasets import ground_effect
-from greatcircle.memory import KEEP
 
 ONE_OF_EACH_FAMILY = (
     "auto",

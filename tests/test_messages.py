@@ -26,9 +26,9 @@ import pytest
 
 import greatcircle
 from greatcircle import cli, storage
-from greatcircle.checkpoint import NAME
-from greatcircle.sealed import opened, sealed
-from greatcircle.sources import Batches
+from greatcircle._runtime.container import opened, sealed
+from greatcircle.data.streams import Batches
+from greatcircle.optimise.checkpoint import NAME
 from messages_provoked import AREAS
 
 LIST = Path(__file__).with_name("messages.txt")
@@ -38,17 +38,17 @@ NOT_PROVOKED = {
     "greatcircle.report.curves:learning_curves": "only the experiments call it, with whole data",
     "greatcircle.report.grids:heatmaps": "only the experiments call it, with whole data",
     "greatcircle.report.page:TableBlock.__post_init__": "only reports make one, with whole rows",
-    "greatcircle.datasets.download:fetch": "needs the network; tests/test_downloads.py",
-    "greatcircle.datasets.neural_lander:_resample": "needs a recording; tests/test_datasets.py",
-    "greatcircle.export.extra:needed": "needs a machine without onnx; tests/test_export.py",
-    "greatcircle.descent:_check_others": "needs a process that dies; tests/test_scale.py",
-    "greatcircle.callbacks:_summary_writer": "needs no tensorboardX; tests/test_callbacks.py",
-    "greatcircle.certificate.sdp:_solved": "needs no clarabel; tests/test_certificate.py",
-    "greatcircle.experiments.landing.compiled:compiler": "needs no compiler; tests/test_landing.py",
-    "greatcircle.cli:_run": "Ctrl-C; tests/test_signals.py",
-    "greatcircle.cli.signals:Handler._handle": "Ctrl-C; tests/test_signals.py",
-    "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/test_sweep.py",
-    "greatcircle.experiments.sweep:Store.writer": "needs two sweeps at once; tests/test_sweep.py",
+    "greatcircle.datasets.download:fetch": "needs the network; tests/datasets/test_downloads.py",
+    "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_datasets.py",
+    "greatcircle.export.extra:needed": "needs a machine without onnx; tests/export/test_export.py",
+    "greatcircle.optimise.loop:_check_others": "tests/objective/test_scale.py",
+    "greatcircle.optimise.callbacks:_summary_writer": "tests/optimise/test_callbacks.py",
+    "greatcircle.certificate.sdp:_solved": "tests/certificate/test_certificate.py",
+    "greatcircle.experiments.landing.compiled:compiler": "tests/experiments/test_landing.py",
+    "greatcircle.cli:_run": "Ctrl-C; tests/cli/test_signals.py",
+    "greatcircle.cli.signals:Handler._handle": "Ctrl-C; tests/cli/test_signals.py",
+    "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/experiments/test_sweep.py",
+    "greatcircle.experiments.sweep:Store.writer": "tests/experiments/test_sweep.py",
     "greatcircle.experiments.sweep:_on_cluster": "needs a machine without dask",
 }
 """Functions whose errors no small case reaches, and why."""
@@ -153,12 +153,15 @@ def scene(folder: Path) -> dict[str, Any]:
         "import greatcircle\n"
         "import greatcircle.export\n"
         "from dataclasses import replace\n"
-        "from greatcircle import batches, callbacks, initialisation, storage\n"
-        "from greatcircle.activations import declare\n"
-        "from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander\n"
+        "from greatcircle import callbacks, storage\n"
+        "from greatcircle.optimise import batches\n"
+        "from greatcircle.training import initialisation\n"
+        "from greatcircle.network.activations import declare\n"
+        "from greatcircle.data import files\n"
+        "from greatcircle.datasets import ground_effect, neural_fly, neural_lander\n"
         "from greatcircle.datasets import Table\n"
-        "from greatcircle.datasets.split import split\n"
-        "from greatcircle.sources import Batches\n"
+        "from greatcircle.data.split import split\n"
+        "from greatcircle.data.streams import Batches\n"
         "from sklearn.pipeline import make_pipeline\n"
         "from sklearn.preprocessing import StandardScaler\n",
         names,
@@ -180,7 +183,7 @@ def scene(folder: Path) -> dict[str, Any]:
     names["tiny"] = replace(model.scaling_, divisor=1e-25, factor=1e-25)
     names |= {"interrupt": interrupt, "Own": Own, "changed": changed}
     names["certified_as"] = certified_as
-    tanh = greatcircle.activations.declare(jnp.tanh, (0, 1))
+    tanh = greatcircle.network.activations.declare(jnp.tanh, (0, 1))
     names["tanh"] = greatcircle.Network((3, 3, 1), tanh, bias=True)
     write_tables(folder, X, y)
     (folder / "folder.safetensors").mkdir()
@@ -207,7 +210,7 @@ class Mine:
         return sum((w**2).sum() for w in weights)
 
 
-class Cube(greatcircle.losses.Squared):
+class Cube(greatcircle.objective.losses.Squared):
     """A user's loss."""
 
 

@@ -8,8 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from contenders.contest import GRADIENT, Case, Layers, Watch
 from greatcircle import LipschitzRegressor
-from greatcircle.record import Record
-from greatcircle.scaling import Scaling
+from greatcircle.data.scaling import Scaling
+from greatcircle.optimise.record import Record
 
 
 def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:

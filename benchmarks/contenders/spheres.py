@@ -14,8 +14,8 @@ from torch import Tensor
 from contenders.contest import GRADIENT, Case, Layers, Watch
 from contenders.ours import unscaled
 from contenders.torch_networks import BATCH, batches, squared_error
-from greatcircle.methods import METHODS, STARTS, begin
-from greatcircle.scaling import Scaling
+from greatcircle.data.scaling import Scaling
+from greatcircle.training.methods import METHODS, STARTS, begin
 
 
 class Scaled(NamedTuple):

@@ -9,10 +9,11 @@ import numpy as np
 
 from contenders.contest import Case
 from contenders.torch_networks import adam_of, network, squared_error, tensors
-from greatcircle import descent, directions, steps
-from greatcircle.methods import METHODS, STARTS, begin
-from greatcircle.problem import Problem
-from greatcircle.threads import one_thread
+from greatcircle import directions, steps
+from greatcircle._runtime.threads import one_thread
+from greatcircle.objective.problem import Problem
+from greatcircle.optimise import loop as descent
+from greatcircle.training.methods import METHODS, STARTS, begin
 
 KINDS = {"Method 1": ("ad", directions.Steepest()), "auto": ("auto", None)}
 WARM_UP = 3

@@ -1,33 +1,28 @@
 """Neural networks with a known Lipschitz bound, trained without a learning rate.
 
-The names below are imported when they are first used: JAX takes seconds to import, and the
-command line should answer `--version` without it.
+Public names are imported on first use: importing JAX takes seconds, and `greatcircle --version`
+should not wait for it.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from greatcircle import (
-        activations,
-        callbacks,
-        certificate,
-        control,
-        directions,
-        losses,
-        sphere,
-        steps,
-        stopping,
-    )
-    from greatcircle.descent import Result, descend
-    from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
-    from greatcircle.network import Network
-    from greatcircle.problem import Problem
-    from greatcircle.scaling import Scaling
-    from greatcircle.sharding import spread
-    from greatcircle.storage import load
+from greatcircle._runtime.versions import __version__ as __version__
 
-__version__ = "0.1.0"
+if TYPE_CHECKING:
+    from greatcircle import certificate
+    from greatcircle.certificate import control
+    from greatcircle.data.scaling import Scaling
+    from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
+    from greatcircle.geometry import sphere
+    from greatcircle.network import activations
+    from greatcircle.network.network import Network
+    from greatcircle.objective import losses
+    from greatcircle.objective.problem import Problem
+    from greatcircle.objective.sharding import spread
+    from greatcircle.optimise import callbacks, directions, steps, stopping
+    from greatcircle.optimise.loop import Result, descend
+    from greatcircle.storage import load
 
 __all__ = [
     "LipschitzClassifier",
@@ -50,27 +45,40 @@ __all__ = [
     "stopping",
 ]
 
-# Where a name is that is not a module of its own.
-_HOMES = {
+_PACKAGES = {
+    "activations": "network",
+    "callbacks": "optimise",
+    "certificate": "",
+    "control": "certificate",
+    "directions": "optimise",
+    "losses": "objective",
+    "sphere": "geometry",
+    "steps": "optimise",
+    "stopping": "optimise",
+}
+"""Public modules and the package each belongs to."""
+
+_MODULES = {
     "LipschitzClassifier": "estimators",
     "LipschitzRegressor": "estimators",
-    "Network": "network",
-    "Problem": "problem",
-    "Result": "descent",
-    "Scaling": "scaling",
-    "descend": "descent",
+    "Network": "network.network",
+    "Problem": "objective.problem",
+    "Result": "optimise.loop",
+    "Scaling": "data.scaling",
+    "descend": "optimise.loop",
     "load": "storage",
-    "spread": "sharding",
+    "spread": "objective.sharding",
 }
+"""Public classes and functions and the module each is defined in."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"greatcircle.{_HOMES[name]}"), name)
-    if name in __all__:
-        return import_module(f"greatcircle.{name}")
+    if name in _MODULES:
+        return getattr(import_module(f"greatcircle.{_MODULES[name]}"), name)
+    if name in _PACKAGES:
+        return import_module(".".join(filter(None, ("greatcircle", _PACKAGES[name], name))))
     raise AttributeError(f"module 'greatcircle' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

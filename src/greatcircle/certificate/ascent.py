@@ -17,9 +17,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
-from greatcircle.activations import Activation
+from greatcircle._runtime.precision import optimised, precision
 from greatcircle.certificate.stack import Stack, chosen_inputs, stack
-from greatcircle.precision import optimised, precision
+from greatcircle.network.activations import Activation
 
 STEPS = 200
 """Steps of the ascent."""

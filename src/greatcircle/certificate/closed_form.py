@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.activations import Activation
+from greatcircle._runtime.threads import one_thread
 from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.proof import Certificate, live_units, restricted
 from greatcircle.certificate.stack import Stack, stack
-from greatcircle.threads import one_thread
+from greatcircle.network.activations import Activation
 
 
 def frobenius(

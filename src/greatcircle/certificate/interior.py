@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
-from greatcircle.activations import Activation
+from greatcircle._runtime.threads import one_thread
 from greatcircle.certificate.closed_form import closed_forms, everywhere, normalised
 from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.proof import UNIT, Certificate, live_units, restricted
 from greatcircle.certificate.stack import stack
-from greatcircle.threads import one_thread
+from greatcircle.network.activations import Activation
 
 NOTHING = 1e-30
 """Least square of a bound of normalised layers: the search divides by it."""

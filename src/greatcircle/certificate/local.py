@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.activations import ACTIVATIONS, Activation
 from greatcircle.certificate.box import RULES, Box, slopes_in_box
 from greatcircle.certificate.closed_form import closed_forms
 from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.interior import optimum
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import Stack, stack
+from greatcircle.network.activations import ACTIVATIONS, Activation
 
 Corner = ArrayLike | Mapping[str, float]
 

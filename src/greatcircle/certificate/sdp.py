@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from greatcircle.activations import Activation
 from greatcircle.certificate.closed_form import closed_forms
 from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.interior import Program, optimum
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import stack
+from greatcircle.network.activations import Activation
 
 
 def exact(

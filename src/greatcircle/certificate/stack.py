@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle import activations
-from greatcircle.activations import Activation
 from greatcircle.certificate.box import Box
 from greatcircle.certificate.proof import Certificate, digest, scaled, scope
-from greatcircle.network import Network
-from greatcircle.scaling import Scaling
+from greatcircle.data.scaling import Scaling
+from greatcircle.network import activations
+from greatcircle.network.activations import Activation
+from greatcircle.network.network import Network
 
 ORIENTATIONS = ("in-out", "out-in")
 """Matrices (fan_in, fan_out), as here, or (fan_out, fan_in), as PyTorch stores them."""

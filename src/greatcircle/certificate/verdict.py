@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.activations import ACTIVATIONS
 from greatcircle.certificate.proof import Certificate, flaw
 from greatcircle.certificate.stack import in_out, stack
+from greatcircle.network.activations import ACTIVATIONS
 
 UNKNOWN = ("units (scale, gain, inputs)", "activation (slopes)")
 """What matrices alone do not say."""

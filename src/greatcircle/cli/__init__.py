@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
 
-from greatcircle import __version__
+from greatcircle._runtime.versions import __version__
 from greatcircle.cli.signals import Phase, handler
 
 COMMANDS = {

@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from greatcircle import __version__
+from greatcircle._runtime.versions import __version__
 from greatcircle.cli import landing, output
 from greatcircle.datasets import ground_effect
 from greatcircle.experiments import demo as demos
 from greatcircle.experiments.run import Run, paper_numbers
-from greatcircle.record import Record
+from greatcircle.optimise.record import Record
 
 OUT = Path("runs/demo")
 

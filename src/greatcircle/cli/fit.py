@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from greatcircle.evaluation import Model
+    from greatcircle.model.evaluation import Model
     from greatcircle.report.model import Made
 
 METHODS = ("auto", "ad", "mm")
@@ -95,8 +95,8 @@ def run(options: argparse.Namespace) -> int:
     folder = options.out or Path("runs") / options.data.name.split(".")[0]
     output.check_writable(folder)
 
-    from greatcircle import evaluation
-    from greatcircle.datasets.split import split
+    from greatcircle.data.split import split
+    from greatcircle.model import evaluation
     from greatcircle.report import model as report
 
     report.check_folder(folder)
@@ -213,7 +213,7 @@ def _read(options: argparse.Namespace) -> Data:
     import numpy as np
     import polars as pl
 
-    from greatcircle.datasets import files
+    from greatcircle.data import files
 
     path = options.data
     table = files.frame(path)
@@ -225,7 +225,7 @@ def _read(options: argparse.Namespace) -> Data:
             "numbers: add --classify to predict classes"
         )
     columns = files.numbers(table, given if options.classify else (*given, *wanted), path)
-    from greatcircle.estimators.data import check_range
+    from greatcircle.data.checks import check_range
 
     for name, column in columns.items():
         check_range(f"column {name!r} of {path}", column)
@@ -276,7 +276,7 @@ def _check_classes(
 def _fitted(
     options: argparse.Namespace, data: Data, train: "np.ndarray", messages: Console
 ) -> "Model":
-    from greatcircle import LipschitzClassifier, LipschitzRegressor
+    from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 
     model: Any = (LipschitzClassifier if options.classify else LipschitzRegressor)(
         hidden_layer_sizes=tuple(options.hidden) if options.hidden else "auto",

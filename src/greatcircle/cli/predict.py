@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Load, read, predict, write."""
-    from greatcircle.datasets import files
+    from greatcircle.data import files
 
     if options.out is not None:
         files.check_name(options.out)
@@ -72,7 +72,7 @@ def _inputs(model: Any, path: Path) -> "pl.DataFrame | Any":
     """Take the model's columns, by name; by position if it was trained without names."""
     import polars as pl
 
-    from greatcircle.datasets import files
+    from greatcircle.data import files
 
     table = files.frame(path)
     names = getattr(model, "feature_names_in_", None)
@@ -116,7 +116,7 @@ def _distinct(names: list[str]) -> list[str]:
 
 def _write(predictions: "pl.DataFrame", path: Path) -> None:
     """Write the whole file at once, or leave the old one as it is."""
-    from greatcircle import sealed
+    from greatcircle._runtime import container as sealed
 
     name, data = path.name.lower(), io.BytesIO()
     if name.endswith(".parquet"):

@@ -9,16 +9,17 @@ from rich.console import Console
 from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from greatcircle import threads
+from greatcircle._runtime import threads
 from greatcircle.cli import output
+from greatcircle.data import files
+from greatcircle.data.scaling import SCALINGS
 from greatcircle.datasets import Table as Data
-from greatcircle.datasets import files, ground_effect, neural_fly, neural_lander
+from greatcircle.datasets import ground_effect, neural_fly, neural_lander
 from greatcircle.experiments import exp1, exp2
 from greatcircle.experiments import reproduce as reproductions
 from greatcircle.experiments.run import paper_numbers
 from greatcircle.experiments.sweep import sweep
-from greatcircle.methods import DIRECTIONS, METHODS, STARTS, STEPS
-from greatcircle.scaling import SCALINGS
+from greatcircle.training.methods import DIRECTIONS, METHODS, STARTS, STEPS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -76,7 +76,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from greatcircle.datasets.table import Table
+from greatcircle.data.table import Table
 
 Array = NDArray[np.float64]
 

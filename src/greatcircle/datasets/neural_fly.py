@@ -30,9 +30,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from greatcircle.datasets import files
+from greatcircle.data import files
+from greatcircle.data.table import Table
 from greatcircle.datasets.ground_effect import INPUTS, TARGETS
-from greatcircle.datasets.table import Table
 
 REPOSITORY = "https://github.com/aerorobotics/neural-fly"
 

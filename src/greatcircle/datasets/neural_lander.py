@@ -50,9 +50,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from greatcircle.datasets import download, files
+from greatcircle.data import files
+from greatcircle.data.table import Table
+from greatcircle.datasets import download
 from greatcircle.datasets.ground_effect import INPUTS, TARGETS, thrust_axis
-from greatcircle.datasets.table import Table
 
 if TYPE_CHECKING:
     import polars as pl

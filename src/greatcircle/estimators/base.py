@@ -16,22 +16,24 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from greatcircle import certificate, stopping, summary
-from greatcircle.activations import Activation
+from greatcircle import certificate
 from greatcircle.certificate import Certificate
-from greatcircle.checkpoint import Checkpoint
-from greatcircle.descent import Result
-from greatcircle.estimators import training
-from greatcircle.estimators.data import about_text, names_of
-from greatcircle.estimators.parameters import Plan, plan_of
-from greatcircle.estimators.training import Parts, Problems
-from greatcircle.losses import Loss
-from greatcircle.methods import Start
-from greatcircle.record import Record
-from greatcircle.rows import checked_share
-from greatcircle.sources import Rows, Source, source
-from greatcircle.stopping import Rule
-from greatcircle.watch import Bar, History, Watch
+from greatcircle.data.checks import about_text, names_of
+from greatcircle.data.rows import checked_share
+from greatcircle.data.streams import Rows, Source, source
+from greatcircle.estimators import summary
+from greatcircle.network.activations import Activation
+from greatcircle.objective.losses import Loss
+from greatcircle.optimise import stopping
+from greatcircle.optimise.checkpoint import Checkpoint
+from greatcircle.optimise.loop import Result
+from greatcircle.optimise.record import Record
+from greatcircle.optimise.stopping import Rule
+from greatcircle.optimise.watch import Bar, History, Watch
+from greatcircle.training import training
+from greatcircle.training.methods import Start
+from greatcircle.training.settings import Plan, plan_of
+from greatcircle.training.training import Parts, Problems
 
 FEW_ROWS = 2000
 """Up to so many rows, dtype="auto" is float64: it costs next to nothing there."""

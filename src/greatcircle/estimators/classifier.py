@@ -7,13 +7,14 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 
-from greatcircle import losses, stopping
+from greatcircle.data.checks import names_of
+from greatcircle.data.streams import Rows
 from greatcircle.estimators.base import LipschitzEstimator
-from greatcircle.estimators.data import names_of
-from greatcircle.losses import Logistic, Loss, SoftmaxCrossEntropy
-from greatcircle.methods import Start
-from greatcircle.sources import Rows
-from greatcircle.stopping import Rule
+from greatcircle.objective import losses
+from greatcircle.objective.losses import Logistic, Loss, SoftmaxCrossEntropy
+from greatcircle.optimise import stopping
+from greatcircle.optimise.stopping import Rule
+from greatcircle.training.methods import Start
 
 LOGITS = 1.0
 """Root mean square of the logits at the start (`docs/estimators.md`)."""

@@ -5,10 +5,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from greatcircle import losses
+from greatcircle.data.checks import OF_TEXT
 from greatcircle.estimators.base import LipschitzEstimator
-from greatcircle.estimators.data import OF_TEXT
-from greatcircle.losses import Loss, Squared
+from greatcircle.objective import losses
+from greatcircle.objective.losses import Loss, Squared
 
 LOSSES = ("squared", "huber")
 

@@ -8,11 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from greatcircle import methods, provenance
+from greatcircle._runtime import versions as provenance
 from greatcircle.datasets import Table
-from greatcircle.experiments import figures
 from greatcircle.experiments.run import PAPER_HIDDEN, Run, train
-from greatcircle.record import Record
+from greatcircle.figures import curves as figures
+from greatcircle.optimise.record import Record
+from greatcircle.training import methods
 
 METHODS: dict[str, tuple[str, int]] = {
     "ad": ("Method 1 (AD)", 200),

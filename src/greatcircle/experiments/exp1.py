@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle.experiments.figures import Panel
 from greatcircle.experiments.run import PAPER_HIDDEN
 from greatcircle.experiments.sweep import Job, Row
-from greatcircle.methods import METHODS
+from greatcircle.figures.curves import Panel
+from greatcircle.training.methods import METHODS
 
 ITERATIONS = {"ad": 200, "mm": 3000}
 SEEDS = 40

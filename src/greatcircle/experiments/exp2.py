@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from greatcircle.experiments.sweep import Job, Row
-from greatcircle.methods import METHODS
+from greatcircle.training.methods import METHODS
 
 WIDTHS = (15, 20, 25, 30, 35)
 DEPTHS = (4, 6, 8, 10, 12)

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle import provenance, report
+from greatcircle import report
+from greatcircle._runtime import versions as provenance
 from greatcircle.datasets import Table
-from greatcircle.experiments import exp1, exp2, figures
+from greatcircle.experiments import exp1, exp2
 from greatcircle.experiments.run import paper_numbers
 from greatcircle.experiments.sweep import Job, Row, Store, fingerprint
+from greatcircle.figures import curves as figures
 
 STORE = "runs.jsonl"
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from greatcircle import certificate
 from greatcircle.datasets import Table
-from greatcircle.descent import descend
-from greatcircle.directions import Direction, Steepest
-from greatcircle.methods import STARTS, Start, begin
-from greatcircle.problem import Problem
-from greatcircle.record import Record
-from greatcircle.steps import Step
-from greatcircle.stopping import DecreaseBelow, MaxIter
+from greatcircle.objective.problem import Problem
+from greatcircle.optimise.directions import Direction, Steepest
+from greatcircle.optimise.loop import descend
+from greatcircle.optimise.record import Record
+from greatcircle.optimise.steps import Step
+from greatcircle.optimise.stopping import DecreaseBelow, MaxIter
+from greatcircle.training.methods import STARTS, Start, begin
 
 TRAIN_FRACTION = 0.8
 PAPER_HIDDEN = (25, 30, 15)

@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from greatcircle import memory
+from greatcircle._runtime import allocator as memory
 from greatcircle.datasets import Table
 from greatcircle.experiments.run import train
-from greatcircle.methods import DIRECTIONS, STARTS, STEPS
+from greatcircle.training.methods import DIRECTIONS, STARTS, STEPS
 
 Row = dict[str, Any]
 Progress = Callable[[Row], None]

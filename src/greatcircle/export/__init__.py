@@ -20,9 +20,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from greatcircle._runtime.container import place, write
 from greatcircle.export.names import checked_name
 from greatcircle.export.numbers import Numbers, numbers
-from greatcircle.sealed import place, write
 
 __all__ = ["FORMATS", "Numbers", "export", "numbers"]
 

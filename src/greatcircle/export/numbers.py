@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-import greatcircle
-from greatcircle.activations import ACTIVATIONS
+from greatcircle._runtime.precision import checked_dtype
+from greatcircle._runtime.versions import __version__
 from greatcircle.certificate import Certificate
 from greatcircle.export.bound import recertified
 from greatcircle.export.standalone import Parameters
-from greatcircle.precision import checked_dtype
+from greatcircle.network.activations import ACTIVATIONS
 
 BOUNDED = ("tanh", "softsign", "sin", "arctan")
 """Activations whose values stay small where the sums before them grow."""
@@ -82,7 +82,7 @@ class Numbers:
         """What the file says of itself."""
         return {
             "name": self.name,
-            "written_by": f"greatcircle {greatcircle.__version__}",
+            "written_by": f"greatcircle {__version__}",
             "inputs": list(self.features),
             "outputs": list(self.targets),
             "units": self.units,

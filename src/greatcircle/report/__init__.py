@@ -7,15 +7,7 @@ the experiments, and `animation` a moving picture. Any Plotly figure can stand b
 from greatcircle.report.animation import Animation, Track
 from greatcircle.report.curves import learning_curves
 from greatcircle.report.grids import heatmaps
-from greatcircle.report.page import (
-    Chart,
-    Highlight,
-    Report,
-    Section,
-    TableBlock,
-    render,
-    write,
-)
+from greatcircle.report.page import Chart, Highlight, Report, Section, TableBlock, render, write
 
 __all__ = [
     "Animation",

@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from greatcircle import certificate, control, provenance, report
-from greatcircle.certificate import Certificate
-from greatcircle.experiments import figures
-from greatcircle.report import model_charts, model_figures
+from greatcircle import certificate, report
+from greatcircle._runtime import versions as provenance
+from greatcircle.certificate import Certificate, control
+from greatcircle.figures import curves as figures
+from greatcircle.figures import model as model_figures
+from greatcircle.report import model_charts
 
 ALL = "all inputs"
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from greatcircle.experiments.figures import ANGLE, TEST, TRAIN
+from greatcircle.figures.curves import ANGLE, TEST, TRAIN
 from greatcircle.report.charts import LEGEND_BELOW
 
 # More points than this show nothing more on a screen, and forty seeds of them make a heavy page.

@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle import provenance, report, sealed, storage
-from greatcircle.evaluation import Evaluation, Model, Slices
-from greatcircle.experiments import figures
-from greatcircle.report import model_charts, model_figures
+from greatcircle import report, storage
+from greatcircle._runtime import container as sealed
+from greatcircle._runtime import versions as provenance
+from greatcircle.figures import curves as figures
+from greatcircle.figures import model as model_figures
+from greatcircle.model.evaluation import Evaluation, Model, Slices
+from greatcircle.report import model_charts
 
 MOST_TARGETS, MOST_INPUTS = 12, 12
 """Panels that a chart has, at the most."""

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from greatcircle.evaluation import Bounds, Part, Slices, evenly
-from greatcircle.experiments.figures import ANGLE, TEST, TRAIN
+from greatcircle.figures.curves import ANGLE, COLOURS, CONSTANT, TRAIN
+from greatcircle.model.evaluation import Bounds, Part, Slices, evenly, residual_shares
 from greatcircle.report.charts import LEGEND_BELOW, panel_title
 
 DOTS = 800
 """Rows of each part that a chart shows, at the most."""
 
-COLOURS = {"train": TRAIN, "test": TEST}
 
 # Heights in pixels.
 _PANEL, _GAP, _TOP, _BOTTOM, _BUTTONS = 230, 84, 60, 96, 30
@@ -94,9 +93,6 @@ def residuals(parts: dict[str, Part], targets: Sequence[str]) -> go.Figure:
         buttons.append({"label": label, "method": "update", "args": arguments})
     figure.update_layout(updatemenus=[{"type": "dropdown", "buttons": buttons}])
     return figure
-
-
-CONSTANT = "The network is constant: every bound is 0."
 
 
 def bars(named: Sequence[tuple[str, float, str]], unit: str) -> go.Figure:
@@ -221,27 +217,6 @@ def confusion(labels: Sequence[Any], counts: np.ndarray) -> go.Figure:
         yaxis=category | {"title": _title("class"), "autorange": "reversed"},
     )
     return figure
-
-
-def residual_shares(
-    parts: dict[str, Part], target: int
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Centres of common bins and the share of each part's rows in them, empty bins at the ends."""
-    every = np.concatenate([part.residuals[:, target] for part in parts.values()])
-    # A single outlier must not squeeze all others into one bin.
-    low, high = np.quantile(every, [0.002, 0.998] if len(every) > 500 else [0, 1])
-    if not high > low:
-        low, high = low - 0.5, high + 0.5
-    fewest = min(len(part.rows) for part in parts.values())
-    count = int(np.clip(np.sqrt(fewest), 8, 50))
-    edges = np.linspace(low, high, count + 1)
-    width = edges[1] - edges[0]
-    centres = np.concatenate([[low - width / 2], edges[:-1] + width / 2, [high + width / 2]])
-    shares = {}
-    for name, part in parts.items():
-        inside = np.histogram(part.residuals[:, target], edges)[0]
-        shares[name] = (centres, np.concatenate([[0], inside, [0]]) / len(part.rows))
-    return shares
 
 
 def bound_bars(bounds: Bounds) -> list[tuple[str, float, str]]:

@@ -16,8 +16,8 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
+from greatcircle._runtime.container import SUFFIX, opened, place, sealed, write
 from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
-from greatcircle.sealed import SUFFIX, opened, place, sealed, write
 from greatcircle.storage.contents import describe, rebuild
 
 __all__ = ["encoded", "load", "save"]

@@ -13,18 +13,18 @@ import jax
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-import greatcircle
-from greatcircle.activations import ACTIVATIONS
+from greatcircle._runtime.container import Tensors, Texts
+from greatcircle._runtime.precision import FLOATS
+from greatcircle._runtime.versions import __version__
 from greatcircle.certificate.stack import stack
 from greatcircle.certificate.verdict import verify
+from greatcircle.data.scaling import SCALINGS, Scaling
 from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
-from greatcircle.network import Network
-from greatcircle.precision import FLOATS
-from greatcircle.record import Record
-from greatcircle.scaling import SCALINGS, Scaling
-from greatcircle.sealed import Tensors, Texts
+from greatcircle.network.activations import ACTIVATIONS
+from greatcircle.network.network import Network
+from greatcircle.optimise.record import Record
+from greatcircle.optimise.watch import History
 from greatcircle.storage.values import NUMBERS, decode, encode
-from greatcircle.watch import History
 
 Model = LipschitzRegressor | LipschitzClassifier
 
@@ -74,7 +74,7 @@ def describe(model: Any, *, certified: bool = True) -> tuple[Tensors, Texts]:
         "fit": _json(_fit(model)),
         "versions": _json(
             {
-                "greatcircle": greatcircle.__version__,
+                "greatcircle": __version__,
                 "jax": jax.__version__,
                 "numpy": np.__version__,
             }
@@ -265,7 +265,7 @@ def _checked_parameters(kind: type[Model], texts: Texts) -> dict[str, Any]:
     unknown = sorted(set(given) - set(kind().get_params(deep=False)))
     if unknown:
         raise ValueError(
-            f"it has parameters that {kind.__name__} of greatcircle {greatcircle.__version__} does "
+            f"it has parameters that {kind.__name__} of greatcircle {__version__} does "
             f"not know: {', '.join(unknown[:5])}; use a newer one"
         )
     return {name: decode(value) for name, value in given.items()}

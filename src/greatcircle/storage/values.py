@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle import directions, losses, steps
-from greatcircle.activations import ACTIVATIONS, Activation
+from greatcircle.network.activations import ACTIVATIONS, Activation
+from greatcircle.objective import losses
+from greatcircle.optimise import directions, steps
 
 OBJECTS: dict[str, type] = {
     kind.__name__: kind

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from greatcircle import control
+from greatcircle.certificate import control
 from greatcircle.datasets.ground_effect import VEHICLE
 from greatcircle.experiments.landing import weather
 from greatcircle.experiments.landing.controller import Gains

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from greatcircle.experiments.figures import save
 from greatcircle.experiments.landing import curves, study
 from greatcircle.experiments.landing.study import Study
+from greatcircle.figures.curves import save
 
 STYLES = {"dash": "--", "dot": ":", "solid": "-", "dashdot": "-."}
 SHOWN = ("baseline", "compensated")

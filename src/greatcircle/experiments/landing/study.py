@@ -10,8 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy import stats
 
-from greatcircle import LipschitzRegressor, certificate, control, provenance
+from greatcircle import certificate
+from greatcircle._runtime import versions as provenance
+from greatcircle.certificate import control
 from greatcircle.datasets import ground_effect
+from greatcircle.estimators import LipschitzRegressor
 from greatcircle.experiments.landing import bound as bounds
 from greatcircle.experiments.landing import vehicle, weather
 from greatcircle.experiments.landing.approach import Approach

@@ -1,0 +1,143 @@
+"""Every network within a Lipschitz bound L, as a point on spheres: one frame for each layer.
+
+Wang and Manchester (2023) write a network whose certificate is L as a chain of sandwich layers: for
+slopes in [0, 1], with h₀ = √L x,
+
+    h_i = √2 A_iᵀ Ψ_i ρ(√2 Ψ_i⁻¹ (B_i h_{i−1} + b_i)),    f = √L (B_l h_{l−1} + b_l),
+
+where A_i A_iᵀ + B_i B_iᵀ = I and Ψ_i is diagonal. It is an ordinary network with the matrices
+√2 Ψ_i⁻¹ B_i · √2 A_{i−1}ᵀ Ψ_{i−1}, and λ_i = 2Ψ_i²/L are the multipliers that prove its bound. For
+slopes in [−1, 1] the layers are Ψ_i ρ(Ψ_i⁻¹ (B_i h_{i−1} + b_i)) with B_i B_iᵀ ⪯ I.
+
+Here Aᵀ above Bᵀ is the orthonormal factor of any matrix G of that shape, G = QR. It does not change
+with the length of G, and b and log Ψ are measured by that length, so that a layer's G, b and log Ψ
+are one matrix on a sphere (`docs/bounded.md`).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.linalg import solve_triangular
+
+from greatcircle.network.network import Network, Weights
+
+ROOT_TWO = float(np.sqrt(2))
+
+FLAT = 1e-6
+"""Least eigenvalue of A Aᵀ that a start may have: the next layer is divided by A."""
+
+FAINT = 1e-3
+"""Least Ψ of a start beside the root mean square of its layer: a unit that is off has none."""
+
+
+def matrices(
+    network: Network, frames: Sequence[Array], scale: Array, bound: Array, size: Array
+) -> Weights:
+    """The network's weights.
+
+    Parameters
+    ----------
+    network
+        Sizes, activation, and whether there are biases.
+    frames
+        For each layer Aᵀ (fan_out rows), Bᵀ (fan_in rows), then the bias if the network has them,
+        then log Ψ if the layer is hidden.
+    scale
+        What each input is multiplied by before the first layer, none zero.
+    bound
+        L, of the outputs in the inputs before they are multiplied.
+    size
+        Typical length of those inputs: it makes the unit of the biases.
+    """
+    signed, weights = network.activation.slopes[0] < 0, []
+    root = jnp.sqrt(bound)
+    before = root / scale[:, None] * jnp.eye(len(scale), dtype=scale.dtype)
+    for i, frame in enumerate(frames):
+        fan_in, out = network.sizes[i : i + 2]
+        upright = orthonormal(frame, fan_in + out)
+        Q, rest = upright[: fan_in + out], upright[fan_in + out :]
+        hidden = i < network.depth - 1
+        psi = jnp.exp(rest[-1]) if hidden else 1 / root
+        factor = 1.0 if signed or not hidden else ROOT_TWO
+        linear = before @ Q[out:] * (factor / psi)
+        bias = root * size * rest[: int(network.bias)] * (factor / psi)
+        weights.append(jnp.vstack([linear, bias]))
+        if hidden:
+            before = jnp.diag(psi) if signed else factor * psi[:, None] * Q[:out].T
+    return tuple(weights)
+
+
+def orthonormal(frame: Array, rows: int) -> Array:
+    """The same layer with an orthonormal G, which its first `rows` rows are."""
+    G, rest = frame[:rows], frame[rows:]
+    size = jnp.sqrt(G.shape[1] / jnp.sum(G**2))
+    return jnp.vstack([factor(G), rest * size])
+
+
+@jax.custom_vjp
+def factor(G: Array) -> Array:
+    """Q of G = QR, by the Cholesky factor of GᵀG; its derivative has a short form."""
+    return _factor(G)[0]
+
+
+def _factor(G: Array) -> tuple[Array, tuple[Array, Array]]:
+    lower = jnp.linalg.cholesky(G.T @ G)
+    Q = solve_triangular(lower, G.T, lower=True).T
+    return Q, (Q, lower)
+
+
+def _factor_back(left: tuple[Array, Array], pull: Array) -> tuple[Array]:
+    """(P − Q S) R⁻ᵀ, where S is symmetric with the lower half of PᵀQ (Walter, Lehmann 2018)."""
+    Q, lower = left
+    half = jnp.tril(pull.T @ Q)
+    symmetric = half + jnp.tril(half, -1).T
+    return (solve_triangular(lower, (pull - Q @ symmetric).T, lower=True, trans=1).T,)
+
+
+factor.defvjp(_factor, _factor_back)
+
+
+def frames_of(
+    network: Network,
+    weights: Sequence[Any],
+    multipliers: Sequence[np.ndarray],
+    scale: np.ndarray,
+    bound: float,
+    size: float,
+) -> tuple[np.ndarray, ...]:
+    """Frames of given weights, whose bound L is proved by the multipliers.
+
+    Where they prove less, or A is so flat that the next layer cannot be divided by it, the frames
+    are those of a network nearby, which has the bound all the same.
+    """
+    signed, frames = network.activation.slopes[0] < 0, []
+    root = np.sqrt(bound)
+    undo = np.diag(scale) / root
+    for i, (w, out) in enumerate(zip(weights, network.sizes[1:], strict=True)):
+        w = np.asarray(w, np.float64)
+        linear, bias = w[: network.sizes[i]], w[network.sizes[i] :]
+        hidden = i < network.depth - 1
+        factor = 1.0 if signed or not hidden else ROOT_TWO
+        psi = _psi(multipliers[i], bound, signed) if hidden else np.full(out, 1 / root)
+        B = (undo @ linear * (psi / factor)).T
+        values, vectors = np.linalg.eigh(np.eye(out) - B @ B.T)
+        roots = np.sqrt(np.maximum(values, FLAT))
+        A = (vectors * roots) @ vectors.T
+        left, _, right = np.linalg.svd(np.vstack([A.T, B.T]), full_matrices=False)
+        frame = [left @ right, bias * (psi / factor) / (root * size)]
+        if hidden:
+            # A piecewise linear activation is most often the same at every Ψ.
+            frame.append(np.log(psi)[None] if network.activation.curved else np.zeros((1, out)))
+            undo = np.diag(1 / psi) if signed else (vectors / roots) @ vectors.T / (factor * psi)
+        frames.append(np.vstack(frame).astype(np.asarray(weights[i]).dtype))
+    return tuple(frames)
+
+
+def _psi(multipliers: np.ndarray, bound: float, signed: bool) -> np.ndarray:
+    """From λ = 2Ψ²/L, or Ψ²/L for slopes in [−1, 1]."""
+    psi = np.sqrt(bound * multipliers / (1 if signed else 2))
+    return np.maximum(psi, FAINT * np.sqrt(np.mean(psi**2)))

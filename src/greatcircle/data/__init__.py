@@ -1,0 +1,3 @@
+"""Tables, files, streams, splits, checked rows and scaling of data."""
+
+__all__: list[str] = []

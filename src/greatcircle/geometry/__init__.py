@@ -1,0 +1,3 @@
+"""Spheres of matrices with a fixed Frobenius norm."""
+
+__all__: list[str] = []

@@ -1,0 +1,3 @@
+"""A fitted model as plain NumPy arrays, and its evaluation."""
+
+__all__: list[str] = []

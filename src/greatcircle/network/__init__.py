@@ -1,0 +1,3 @@
+"""Fully connected networks: activations, the network and its derivatives, gain bounds."""
+
+__all__: list[str] = []

@@ -1,0 +1,240 @@
+"""What all exporters share: the numbers, the bound that is proved for them, files and names."""
+
+import json
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from exported import case, errors, imported, inputs, sine_room
+from greatcircle import LipschitzRegressor, certificate, cli, load
+from greatcircle.cli import export as cli_export
+from greatcircle.datasets import ground_effect
+from greatcircle.export import FORMATS, export, numbers, standalone
+from greatcircle.export.names import checked_name
+from greatcircle.export.text import literal, plain
+from small import ACTIVATION_NAMES
+
+ALL = [(to, f"net{suffix}") for to, suffix in FORMATS.items()]
+
+
+@pytest.mark.parametrize("scaling", ["standard", "max", "paper"])
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+def test_the_rounded_numbers_are_certified(activation, scaling):
+    model = case(activation, scaling).model
+    certified = model.certificate_
+    assert numbers(model, name="net").bound == certified.value
+    of = numbers(model, name="net", dtype="float32")
+    assert certified.value <= of.bound <= certified.value * (1 + certified.margin)
+    p = of.parameters
+    assert not np.array_equal(p.matrices[-1], model.layers()[0][-1])  # rounding changed them
+    x = np.random.default_rng(0).standard_normal((50, 12))
+    if scaling == "paper":
+        x = 1.5 * x / np.linalg.norm(x, axis=1, keepdims=True)
+    steepest = np.linalg.norm(standalone.jacobians(p, x.astype(np.float32)), 2, axis=(1, 2))
+    assert np.max(steepest) <= of.bound * (1 + 1e-5)
+    assert of.certificate.digest == certificate.digest(*model.layers())
+
+
+@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
+def test_a_bounded_activation_sees_sums_in_double_precision(activation):
+    of = numbers(case(activation).model, name="net", dtype="float32")
+    kinds = [w.dtype.name for w in of.parameters.matrices]
+    bounded = activation in ("tanh", "softsign", "sin", "arctan")
+    assert of.wide == bounded
+    assert kinds == ["float64" if bounded else "float32", *["float32"] * (len(kinds) - 1)]
+    assert not numbers(case(activation, "paper").model, name="net", dtype="float32").wide
+    assert not numbers(case(activation).model, name="net").wide
+
+
+def test_the_sine_of_a_large_number():
+    """Why 1e-12 is not asked of it: NumPy's evaluation differs from itself in another order."""
+    of = case("sin")
+    p = numbers(of.model, name="net").parameters
+    x = inputs(of.model, "float64")
+    y = standalone.values(p, x)
+    back = slice(None, None, -1)
+    turned = p._replace(
+        **{name: getattr(p, name)[back] for name in ("shift", "rest", "scale")},
+        matrices=(p.matrices[0][back], *p.matrices[1:]),
+    )
+    differences = errors(standalone.values(turned, x[:, back]), y, of.target_scale)
+    assert np.max(differences) > 1e-12
+    assert np.all(differences <= 1e-12 + sine_room(of, x, y))
+
+
+@pytest.mark.parametrize(("to", "file"), ALL)
+def test_a_bound_beyond_the_certificate_is_not_written(to, file, tmp_path):
+    model = case().model
+    low = replace(model.certificate_, value=0.99 * model.certificate_.value)
+    model._certified = ((model.weights_, model.scaling_, model.network_), low)
+    with pytest.raises(ValueError, match="nothing was written: fit the model again"):
+        model.export(tmp_path / file, to=to)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_bound_beyond_the_certificate_names_the_precision_of_the_file(activation):
+    model = case(activation).model
+    low = replace(model.certificate_, value=0.99 * model.certificate_.value)
+    model._certified = ((model.weights_, model.scaling_, model.network_), low)
+    with pytest.raises(ValueError, match=r"in float32, .* use dtype=float64"):
+        numbers(model, name="net", dtype="float32")
+
+
+def test_other_multipliers_may_prove_what_the_models_do_not():
+    model = case().model
+    wrong = tuple(3 * m for m in model.certificate_.multipliers)
+    model._certified = (
+        (model.weights_, model.scaling_, model.network_),
+        replace(model.certificate_, multipliers=wrong),
+    )
+    assert numbers(model, name="net").bound == model.certificate_.value
+
+
+def test_the_message_has_the_numbers():
+    model = case().model
+    value = model.certificate_.value
+    model._certified = (
+        (model.weights_, model.scaling_, model.network_),
+        replace(model.certificate_, value=value / 2, margin=1e-6),
+    )
+    with pytest.raises(ValueError, match=f"{value:.6g}.*{value / 2:.6g}") as caught:
+        numbers(model, name="net")
+    assert "1e-06" in str(caught.value)
+
+
+@pytest.mark.parametrize(("to", "file"), ALL)
+def test_files_are_written_at_once(to, file, tmp_path):
+    model = case().model
+    written = model.export(tmp_path / file, to=to)
+    assert sorted(written) == sorted(tmp_path.iterdir())
+    before = {path: path.read_bytes() for path in written}
+    assert before == {path: path.read_bytes() for path in model.export(tmp_path / file, to=to)}
+    with pytest.raises(ValueError, match="name is"):
+        model.export(tmp_path / file, to=to, name="not a name")
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_the_command_knows_the_formats():
+    assert cli_export.SUFFIXES == FORMATS
+
+
+def test_the_ending_says_the_format(tmp_path):
+    model = case().model
+    assert [p.suffix for p in model.export(tmp_path / "a.c")] == [".h", ".c"]
+    assert [p.name for p in model.export(str(tmp_path / "a.onnx"))] == ["a.onnx"]
+    for path, to, words in [
+        ("a.py", None, "to='torch'"),
+        ("a", None, "ending"),
+        ("a.cpp", "c", "ends in .c"),
+        ("a.c", "rust", "expected one of"),
+        ("nowhere/a.c", None, "create it first"),
+    ]:
+        with pytest.raises((ValueError, FileNotFoundError), match=words):
+            model.export(tmp_path / path, to=to)
+
+
+@pytest.mark.parametrize(
+    ("stem", "name"),
+    [
+        ("net", "net"),
+        ("3 nets", "model_3_nets"),
+        ("int", "model_int"),
+        ("δ", "model"),
+        ("_", "model"),
+    ],
+)
+def test_names_from_files(stem, name):
+    assert checked_name(None, stem, "c") == name
+
+
+def test_a_declared_activation_is_code(tmp_path):
+    import jax.numpy as jnp
+
+    from greatcircle import Network
+    from greatcircle.network.activations import declare
+
+    model = case().model
+    model.network_ = Network(model.network_.sizes, declare(jnp.tanh, (0, 1)), bias=True)
+    with pytest.raises(ValueError, match="function of your own"):
+        model.export(tmp_path / "a.c")
+
+
+def test_numbers_that_single_precision_cannot_hold(tmp_path):
+    model = case(scaling="max").model
+    for change in (
+        {"divisor": 1e50},
+        {"divisor": 1e-50},
+        {"factor": 1e60},
+        {"divisor": 1e-25, "factor": 1e-25},
+    ):
+        model.scaling_ = replace(case(scaling="max").model.scaling_, **change)
+        model._certified = None
+        model.export(tmp_path / "a.c", dtype="float64")
+        with pytest.raises(ValueError, match="float32 cannot hold"):
+            model.export(tmp_path / "a.c", dtype="float32")
+
+
+def test_packages_that_are_missing_are_named(tmp_path, monkeypatch):
+    for package, file in (("onnx", "a.onnx"), ("casadi", "a.casadi")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ImportError, match=rf"{package}: pip install 'greatcircle\[export\]'"):
+            case().model.export(tmp_path / file)
+
+
+@pytest.mark.parametrize("value", [0.1, 1.0, -3e-300, 5e-324, 1e6, 123456.789, 1 / 3, 0.0, 1e22])
+def test_literals_read_back_exactly(value):
+    for kind in (np.float64, np.float32):
+        with np.errstate(under="ignore"):
+            number = kind(value)
+        assert kind(literal(number)) == number
+        assert set(literal(number)) & set(".e")
+    assert plain('*/ "/* ??/ \\ δ\n') == "* / '/ * ? ?/ / /u03b4 "
+
+
+def test_model_and_command_write_the_same(tmp_path, capsys):
+    table = ground_effect.generate(60)
+    model = LipschitzRegressor((4,), max_iter=2, random_state=0).fit(table.X, table.y)
+    model.save(tmp_path / "model.safetensors")
+    path = tmp_path / "model.safetensors"
+    assert cli.main(["export", str(path), "--to", "c", "--dtype", "float32", "--json"]) == 0
+    printed, said = capsys.readouterr()
+    results = json.loads(printed)
+    assert results["files"] == [str(tmp_path / "model.h"), str(tmp_path / "model.c")]
+    assert results["model_sha256"] == model.certificate_.digest
+    assert f"wrote {tmp_path / 'model.c'}" in said
+    source = (tmp_path / "model.c").read_bytes()
+    export(load(path), tmp_path / "model.c", dtype="float32")
+    assert source == (tmp_path / "model.c").read_bytes()
+    out = tmp_path / "new" / "f.py"
+    command = ["export", str(path), "--to", "numpy", "--out", str(out), "--name", "f"]
+    assert cli.main([*command, "--units", "x0=m/s", "y1=N"]) == 0
+    module = imported(out)
+    assert module.UNITS == {"x0": "m/s", "y1": "N"}
+    np.testing.assert_allclose(module.evaluate(table.X), model.predict(table.X), rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "neither --to nor --out"),
+        (["--to", "c", "--units", "z"], "--units has 'z'"),
+        (["--out", "x.py"], "to='torch'"),
+    ],
+)
+def test_the_command_says_what_is_wrong(arguments, words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = case().model
+    monkeypatch.setattr("greatcircle.storage.load", lambda path: model)
+    (tmp_path / "model.safetensors").touch()
+    assert cli.main(["export", "model.safetensors", *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_without_a_model_there_is_nothing_to_export(tmp_path):
+    with pytest.raises(TypeError, match="export its last step"):
+        export(object(), tmp_path / "a.c")
+    with pytest.raises(TypeError, match="name of a file"):
+        export(case().model, 3)

@@ -1,0 +1,306 @@
+"""Descent on parts of the rows that grow."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import jax
+import numpy as np
+import pytest
+
+from greatcircle import LipschitzRegressor, Network, Problem, steps, stopping
+from greatcircle.data.streams import Arrays, Batches
+from greatcircle.datasets import ground_effect
+from greatcircle.objective import chunks as parts
+from greatcircle.optimise.batches import ALL, Windows, descend_in_batches
+from greatcircle.optimise.stopping import MaxIter
+
+TABLE = ground_effect.generate(4000)
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((4000, 3)) / 2
+NETWORK = Network((3, 5, 1), "abs")
+START = NETWORK.initial_weights(seed=1)
+TRUTH = NETWORK.predict(NETWORK.initial_weights(seed=0), X)
+
+
+def whole(noise):
+    y = TRUTH + noise * np.random.default_rng(1).standard_normal(TRUTH.shape)
+    return Problem(NETWORK, X, y)
+
+
+def run(noise, **changes):
+    asked, problem = [], whole(noise)
+    rows = Arrays(np.asarray(problem.inputs), np.asarray(problem.targets), None, 2)
+
+    def problem_of(some):
+        asked.append(len(some))
+        return problem.with_rows(some.inputs, some.targets)
+
+    settings = {"batch_size": 20, "largest": 2000, "whole": problem, "stop": MaxIter(30)}
+    result = descend_in_batches(rows, problem_of, START, **{**settings, **changes})
+    return problem, result, asked
+
+
+def test_noise_makes_batches_grow_and_all_rows_end_it():
+    problem, result, asked = run(1.0)
+    sizes = list(dict.fromkeys(asked))
+    assert sizes[0] == 20
+    assert all(b == 8 * a for a, b in pairwise(sizes))
+    assert asked == sorted(asked)
+    assert result.loss == pytest.approx(float(problem.loss(result.weights)), rel=1e-5)
+    assert [r.iteration for r in result.records] == list(range(1, 31))
+    assert result.records[0].forward < 0.1 < result.records[-1].forward
+
+
+def test_without_noise_small_batches_go_further():
+    counts = {noise: run(noise, whole=None)[2].count(20) for noise in (0.0, 3.0)}
+    assert counts[0.0] > counts[3.0]
+
+
+def test_every_recorded_turn_lowered_the_loss_of_rows_that_had_not_chosen_it():
+    _, result, _ = run(0.3, whole=None)
+    assert result.records
+    assert all(r.actual > 0 for r in result.records)
+
+
+@dataclass(frozen=True)
+class TooLong:
+    """A step whose angle is far from where the loss is low."""
+
+    usual = steps.Curvature()
+    cost = usual.cost
+
+    def check(self, objective):
+        self.usual.check(objective)
+
+    def propose(self, here):
+        found = self.usual.propose(here)
+        return found._replace(angle=30 * found.angle)
+
+
+def test_a_turn_that_its_own_rows_refuse_is_halved_and_says_nothing_of_noise():
+    _, result, asked = run(0.0, step=TooLong(), stop=MaxIter(5))
+    assert sum(r.halvings for r in result.records) > 5
+    assert set(asked) == {20}
+    assert all(r.forward == pytest.approx(20 / 4000 * (2 + 2 * r.halvings)) for r in result.records)
+
+
+def test_norms_stay():
+    _, result, _ = run(0.3)
+    for a, b in zip(START, result.weights, strict=True):
+        assert np.linalg.norm(a) == pytest.approx(np.linalg.norm(b), rel=1e-6)
+
+
+def test_batches_that_cannot_grow_end_when_they_refuse():
+    _, result, asked = run(3.0, whole=None, largest=160, stop=MaxIter(10_000))
+    assert result.outcome == "converged"
+    assert result.reason == "3 batches of 160 rows in a row refused a turn"
+    assert max(asked) == 160
+
+
+def test_the_end_of_the_rows_is_an_end():
+    problem = whole(0.0)
+
+    def run_on(batches):
+        return descend_in_batches(
+            Batches(iter(batches)),
+            lambda rows: problem.with_rows(rows.inputs, rows.targets),
+            START,
+            batch_size=20,
+            largest=20,
+        )
+
+    assert run_on([(X[:20], TRUTH[:20])] * 4).reason == "there are no more rows"
+    with pytest.raises(ValueError, match="batch_size is 20 and there are fewer rows"):
+        run_on([(X[:19], TRUTH[:19])])
+
+
+def test_a_callback_stops_and_ctrl_c_keeps_what_there_is():
+    _, result, _ = run(0.0, callback=lambda record, weights: record.iteration == 2)
+    assert (result.outcome, len(result.records)) == ("stopped", 2)
+
+    def interrupt(record, weights):
+        raise KeyboardInterrupt
+
+    _, result, _ = run(0.0, callback=interrupt)
+    assert result.outcome == "interrupted"
+    assert np.all(np.isfinite(result.weights[0]))
+
+
+@pytest.mark.parametrize("changes", [{}, {"whole": None, "largest": 160}])
+def test_from_every_state_it_goes_on_bit_for_bit(changes):
+    kept = []
+    changes = {"stop": MaxIter(12) | stopping.DecreaseBelow(5e-3), **changes}
+    _, result, _ = run(
+        1.0, keep=lambda state, records: kept.append((state, list(records))), **changes
+    )
+    assert any(state.rows > 20 for state, _ in kept)  # grown, and after that
+    assert any(state.rows == ALL for state, _ in kept) == ("whole" not in changes)
+    for state, records in kept[::3]:
+        _, rest, _ = run(1.0, state=state, records=records, **changes)
+        assert (rest.outcome, rest.reason, rest.loss) == (
+            result.outcome,
+            result.reason,
+            result.loss,
+        )
+        for a, b in zip(rest.weights, result.weights, strict=True):
+            np.testing.assert_array_equal(a, b)
+        for a, b in zip(rest.records, result.records, strict=True):
+            np.testing.assert_array_equal(a._replace(seconds=0), b._replace(seconds=0))
+
+
+@pytest.mark.parametrize("rows", [100_000, 150_000, 1_200_000])
+def test_windows_are_all_chunks_in_turn(rows):
+    windows = Windows(rows)
+    count, size = parts.chunks_of(rows)
+    drawn = [windows.draw(size) for _ in range(count + 1)]
+    assert [d.first for d in drawn] == [*range(count), 0]
+    wanted = size
+    for _ in range(200):  # of any size up to half of all, two in a row have no chunk in common
+        wanted = min(wanted * int(RNG.integers(1, 4)), size * (count // 2))
+        before, after = windows.draw(wanted), windows.draw(wanted)
+        assert before.first + before.count <= count
+        assert len(before) >= wanted
+        assert before.first + before.count <= after.first or (
+            after.first + after.count <= before.first
+        )
+        wanted = wanted if RNG.random() < 0.9 else size
+
+
+def test_windows_go_on_from_a_place():
+    windows = Windows(100_000)
+    size = windows.size
+    assert windows.draw(3 * size - 1).count == 3
+    place = windows.place
+    expected = windows.draw(4 * size)
+    again = Windows(100_000)
+    again.seek(place)
+    assert again.draw(4 * size) == expected
+    assert len(windows.draw(10 * 100_000)) >= 100_000
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    jax.clear_caches()
+    monkeypatch.setattr(parts, "CHUNK", 128)
+    monkeypatch.setattr(parts, "WHOLE", 512)
+    yield
+    monkeypatch.undo()
+    jax.clear_caches()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_many_rows_start_with_a_chunk_of_them(tmp_path):
+    settings = {"hidden_layer_sizes": (8,), "random_state": 0, "dtype": "float64"}
+    weight = 1 + RNG.random(4000)
+    fit = (TABLE.X, TABLE.y, weight)
+    all_rows = LipschitzRegressor(batch_size=None, **settings).fit(*fit)
+    some = LipschitzRegressor(**settings).fit(*fit)
+    shares = some.history_["backward"]
+    assert all_rows.history_["backward"].min() == 1
+    assert shares[0] == pytest.approx(1 / 32)
+    assert np.all(np.diff(shares) >= 0)
+    assert sum(shares == 1) >= 10  # all rows have a say in when it is enough
+    rest = ground_effect.generate(4000, seed=5)
+    assert some.score(rest.X, rest.y) > all_rows.score(rest.X, rest.y) - 0.01
+    checkpoint = {"checkpoint": tmp_path, "checkpoint_seconds": 0, **settings}
+    for most in (3, sum(shares < 1) + 4):
+        LipschitzRegressor(resume=True, max_iter=most, **checkpoint).fit(*fit)
+    resumed = LipschitzRegressor(resume=True, **checkpoint).fit(*fit)
+    for a, b in zip(some.weights_, resumed.weights_, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_rows_that_do_not_count_are_in_no_chunk():
+    weight = np.zeros(4000)
+    weight[RNG.choice(4000, 700, replace=False)] = 1 + RNG.random(700)
+    model = LipschitzRegressor((8,), random_state=0, dtype="float64", max_iter=30)
+    model.fit(TABLE.X, TABLE.y, weight)
+    assert model.history_["backward"][0] < 0.2
+    counted = weight > 0
+    same = LipschitzRegressor((8,), random_state=0, dtype="float64", max_iter=30)
+    same.fit(TABLE.X[counted], TABLE.y[counted], weight[counted])
+    np.testing.assert_allclose(model.predict(TABLE.X), same.predict(TABLE.X), rtol=1e-6)
+    weight[np.flatnonzero(counted)[5:]] = 0  # too few for chunks
+    model.fit(TABLE.X, TABLE.y, weight)
+    assert model.history_["backward"].min() == 1
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_fit_that_goes_on_goes_on_with_all_rows():
+    model = LipschitzRegressor((8,), warm_start=True, max_iter=2, random_state=0)
+    model.fit(TABLE.X, TABLE.y)
+    assert model.history_["backward"].max() < 1
+    for _ in range(2):
+        model.fit(TABLE.X, TABLE.y)
+    assert np.all(model.history_["backward"][-2:] == 1)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_early_stopping_waits_for_all_rows_and_the_loss_is_theirs():
+    model = LipschitzRegressor(
+        (8,), early_stopping=True, n_iter_no_change=1, random_state=0, dtype="float64"
+    ).fit(TABLE.X, TABLE.y)
+    assert model.history_["backward"][-1] == 1
+    short = LipschitzRegressor((8,), max_iter=2, random_state=0, dtype="float64")
+    short.fit(TABLE.X, TABLE.y)
+    error = short.predict(TABLE.X) - TABLE.y
+    assert short.loss_ == pytest.approx(np.mean(np.sum(error**2, axis=1)) / 2, rel=1e-9)
+
+
+def test_a_start_that_was_kept_is_a_place_to_go_on_from():
+    problem = whole(0.0)
+
+    def run_on(**changes):
+        return descend_in_batches(
+            Batches([(X[i : i + 20], TRUTH[i : i + 20]) for i in range(0, 400, 20)]),
+            lambda rows: problem.with_rows(rows.inputs, rows.targets),
+            START,
+            batch_size=20,
+            largest=20,
+            **changes,
+        )
+
+    begun = run_on(stop=MaxIter(0))
+    assert begun.records == []
+    rest, at_once = run_on(stop=MaxIter(4), state=begun.state), run_on(stop=MaxIter(4))
+    for a, b in zip(rest.weights, at_once.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_ctrl_c_while_compiling_is_a_way_to_stop(monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("greatcircle.optimise.batches.visit_point", interrupt)
+    _, result, _ = run(0.0)
+    assert result.outcome == "interrupted"
+    for a, b in zip(START, result.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_the_papers_methods_always_see_all_rows():
+    model = LipschitzRegressor((6,), method="ad", max_iter=3, random_state=0)
+    model.fit(TABLE.X, TABLE.y)
+    assert model.history_["backward"].min() == 1
+
+
+def test_few_gains_make_batches_grow_before_they_refuse():
+    few = MaxIter(60) | stopping.DecreaseBelow(10.0, patience=1)
+    _, result, asked = run(0.0, stop=few)
+    assert asked.count(20) <= 3
+    assert result.converged
+
+
+def test_in_the_estimator_it_ends_where_all_rows_do():
+    settings = {"hidden_layer_sizes": (8,), "random_state": 0, "max_iter": 60}
+    all_rows = LipschitzRegressor(**settings).fit(TABLE.X, TABLE.y)
+    some = LipschitzRegressor(batch_size=64, **settings).fit(TABLE.X, TABLE.y)
+    rest = ground_effect.generate(4000, seed=5)
+    assert some.score(rest.X, rest.y) > all_rows.score(rest.X, rest.y) - 0.02
+    again = LipschitzRegressor(batch_size=64, **settings).fit(TABLE.X, TABLE.y)
+    np.testing.assert_array_equal(some.predict(rest.X), again.predict(rest.X))
+    for bad in (0, 2.5, "64", True):
+        with pytest.raises(ValueError, match="batch_size is"):
+            LipschitzRegressor(batch_size=bad).fit(TABLE.X, TABLE.y)

@@ -1,0 +1,414 @@
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from greatcircle import Network, Problem, descend, directions, losses, sphere, steps, stopping
+from greatcircle.optimise import loop as descent
+from greatcircle.optimise.record import Evaluations, Record
+from small import small, thinned
+
+
+class Sphere:
+    """A user's objective: distance to a target on each sphere; weights are a dict."""
+
+    def __init__(self, targets):
+        self.targets = targets
+
+    def loss(self, weights):
+        return sum(jnp.sum((weights[k] - self.targets[k]) ** 2) for k in self.targets)
+
+
+def user_problem(dtype=np.float64):
+    rng = np.random.default_rng(0)
+    unit = {k: rng.standard_normal((3, 2)) for k in "ab"}
+    unit = {k: (v / np.linalg.norm(v)).astype(dtype) for k, v in unit.items()}
+    start = {k: np.eye(3, 2).astype(dtype) / np.sqrt(2).astype(dtype) for k in "ab"}
+    return Sphere(unit), start
+
+
+def test_any_object_with_a_loss_and_any_pytree():
+    problem, start = user_problem()
+    result = descend(problem, start, stop=stopping.MaxIter(100) | stopping.LossBelow(1e-13))
+    assert result.converged
+    for k, target in problem.targets.items():
+        np.testing.assert_allclose(result.weights[k], target, atol=1e-6)
+    assert result.weights["a"].dtype == np.float64
+
+
+def test_custom_and_network_paths_take_the_same_steps():
+    s = small(0, activation="tanh")
+    problem = s.problem()
+
+    class Same:
+        def loss(self, weights):
+            return problem.loss_of(problem.network.apply(weights, problem.inputs))
+
+    ours, theirs = (
+        descend(p, s.weights, direction=directions.Steepest(), stop=stopping.MaxIter(5))
+        for p in (problem, Same())
+    )
+    for a, b in zip(ours.records, theirs.records, strict=True):
+        np.testing.assert_allclose(a[:9], b[:9], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "step", [steps.Curvature(), steps.Curvature(compare=True), steps.Taylor(1), steps.Taylor(3)]
+)
+def test_evaluation_counts_are_what_really_ran(step):
+    """Each pass through a user's loss is counted where it happens."""
+    calls = []
+
+    class Counted(Sphere):
+        def loss(self, weights):
+            jax.debug.callback(lambda: calls.append(1))
+            return super().loss(weights)
+
+    targets, start = user_problem(np.float32)
+    result = descend(Counted(targets.targets), start, step=step, stop=stopping.MaxIter(4))
+    jax.effects_barrier()
+    spent = result.evaluations
+    # The gradient re-uses its forward pass; the second-order and Taylor passes hold one each.
+    assert len(calls) == spent.forward + spent.second + spent.higher
+    in_records = [sum(getattr(r, k) for r in result.records) for k in Evaluations._fields]
+    start_cost = Evaluations(forward=1, backward=1).plus(step.cost)
+    assert result.records
+    assert Evaluations(*in_records).plus(start_cost) == spent
+
+
+def test_evaluation_counts_of_a_network_are_what_really_ran():
+    calls = []
+
+    class Counted(losses.Squared):
+        def of_row(self, outputs, targets):
+            jax.debug.callback(lambda: calls.append(1))
+            return super().of_row(outputs, targets)
+
+    s = small(1)
+    problem = Problem(s.network, s.X, s.Y, loss=Counted())
+    calls.clear()
+    result = descend(problem, s.weights, direction=directions.Steepest(), stop=stopping.MaxIter(6))
+    jax.effects_barrier()
+    spent = result.evaluations
+    # All three passes ask the loss once: for its value, its gradient and its curvature.
+    assert len(calls) == spent.forward + spent.backward + spent.second
+
+
+class Outcome:
+    """Objectives with a defined bad end."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def loss(self, weights):
+        return self.function(weights[0])
+
+
+START = (np.array([[0.6, 0.8]], np.float32),)
+
+
+def test_non_finite_start():
+    result = descend(Outcome(lambda w: jnp.sum(w) * jnp.nan), START)
+    assert result.outcome == "non_finite"
+    assert not result.converged
+    np.testing.assert_array_equal(result.weights[0], START[0])
+
+
+def test_non_finite_gradient():
+    result = descend(Outcome(lambda w: jnp.sum(jnp.sqrt(w - w))), START)
+    assert result.outcome == "non_finite"
+    assert result.records == []
+
+
+@pytest.mark.parametrize("step", [steps.Curvature(), steps.Taylor(2), steps.Taylor(3)])
+def test_non_finite_curvature(step):
+    """Slope minus one at w = e₂, and a second derivative that is infinite there."""
+    result = descend(
+        Outcome(lambda w: w[0, 0] + jnp.abs(w[0, 0]) ** 1.5), (np.array([[0.0, 1.0]]),), step=step
+    )
+    assert result.outcome == "non_finite"
+    assert result.records == []
+
+
+@pytest.mark.parametrize("step", [steps.Curvature(), steps.Majorant(), steps.ClosedForm()])
+def test_a_direction_that_leads_uphill_is_no_descent(step):
+    class Uphill(directions.Steepest):
+        def choose(self, *arguments):
+            chosen = super().choose(*arguments)
+            return chosen._replace(heading=sphere.scale(chosen.heading, -1.0))
+
+    s = small(0)
+    result = descend(s.problem(), s.weights, direction=Uphill(), step=step)
+    assert (result.outcome, result.records) == ("no_descent", [])
+
+
+def test_interrupt_before_the_first_point():
+    class Interrupted:
+        def loss(self, weights):
+            raise KeyboardInterrupt
+
+    result = descend(Interrupted(), START)
+    assert result.outcome == "interrupted"
+    np.testing.assert_array_equal(result.weights[0], START[0])
+
+
+def test_zero_gradient_is_convergence():
+    result = descend(Outcome(lambda w: jnp.sum(w * 0)), START)
+    assert result.outcome == "converged"
+    assert "zero" in result.reason
+    dead = Network((2, 2, 1))
+    weights = (-np.ones((2, 2)), np.ones((2, 1)))
+    result = descend(Problem(dead, np.ones((3, 2)), np.ones((3, 1))), weights)
+    assert result.outcome == "converged"
+
+
+def test_no_descent_is_bounded_and_keeps_the_best():
+    """A loss that rises wherever one goes, while its derivative claims otherwise."""
+
+    @jax.custom_jvp
+    def liar(w):
+        return jnp.where(jnp.abs(w[0, 0] - 0.6) < 1e-12, 0.0, 1.0)
+
+    liar.defjvp(lambda p, t: (liar(*p), t[0][0, 0]))
+    result = descend(Outcome(liar), START)
+    assert result.outcome == "no_descent"
+    assert result.evaluations.forward == 1 + descent.MAX_HALVINGS + 1
+    np.testing.assert_allclose(result.weights[0], START[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("loss", "message"),
+    [
+        (lambda w: w["a"] ** 2, r"loss\(weights\) has shape \(3, 3\); expected one number"),
+        (lambda w: np.array(w["a"]).sum(), "expected functions of jax.numpy"),
+    ],
+)
+def test_a_loss_that_cannot_be_minimised_is_named(loss, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        descend(SimpleNamespace(loss=loss), {"a": np.ones((3, 3))})
+
+
+def test_by_default_a_run_ends_when_ten_iterations_gain_little():
+    s = small(0, rows=30)
+    result = descend(s.problem(), s.weights)
+    assert result.converged
+    assert "DecreaseBelow" in result.reason
+    assert 10 <= len(result.records) < 200
+    gained = result.history["actual"][-10:].sum()
+    assert gained <= 2e-3 * result.loss
+
+
+REMEMBERING = (
+    directions.Steepest(),
+    directions.Kronecker(),
+    directions.ConjugateGradient(),
+    directions.GaussNewton(max_products=4),
+)
+
+
+@pytest.mark.parametrize("direction", REMEMBERING, ids=str)
+@pytest.mark.parametrize("dtype", thinned((np.float64, np.float32), 2))
+def test_going_on_from_a_state_is_the_uninterrupted_run(direction, dtype):
+    s = small(1, activation="tanh", rows=30)
+    problem = s.problem(dtype)
+
+    def run(weights, iterations, state=None):
+        return descend(
+            problem,
+            weights,
+            direction=direction,
+            stop=stopping.MaxIter(iterations),
+            state=state,
+        )
+
+    whole, first = run(s.weights, 6), run(s.weights, 3)
+    second = run(first.weights, 3, first.state)
+    for a, b in zip(whole.records[3:], second.records, strict=True):
+        np.testing.assert_array_equal(a._replace(seconds=0)[1:], b._replace(seconds=0)[1:])
+    for a, b in zip(whole.weights, second.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_negative_curvature_goes_to_the_edge_of_the_trust_region():
+    """Away from a maximum: Algorithm 2 answers with ε."""
+    w = np.array([[np.sin(0.1), np.cos(0.1)]])
+    result = descend(Outcome(lambda w: w[0, 1]), (w,), stop=stopping.MaxIter(1))
+    assert result.records[0].curvature < 0
+    assert result.records[0].angle == pytest.approx(np.pi / 6)
+    assert result.records[0].halvings == 0
+
+
+def test_a_trial_that_is_not_finite_is_halved():
+    """The loss has a wall at half of the proposed angle."""
+
+    def wall(w):
+        return jnp.where(w[0, 1] < np.cos(0.3), jnp.nan, w[0, 1])
+
+    result = descend(Outcome(wall), (np.array([[0.0, 1.0]]) + 1e-3,), stop=stopping.MaxIter(1))
+    assert result.records[0].halvings == 1
+    assert np.isfinite(result.loss)
+
+
+def test_a_full_turn_is_never_a_step():
+    """The model falls for ever, so its minimum is at 2π, where one stands again."""
+    result = descend(
+        Outcome(lambda w: w[0, 0]), START, step=steps.Taylor(1, 2 * np.pi), stop=stopping.MaxIter(3)
+    )
+    assert all(r.angle < 2 * np.pi for r in result.records)
+    assert all(r.halvings >= 1 for r in result.records)
+
+
+def test_interrupt_keeps_what_was_reached():
+    s = small(0)
+
+    def interrupt(record, weights):
+        if record.iteration == 3:
+            raise KeyboardInterrupt
+
+    result = descend(s.problem(), s.weights, callback=interrupt)
+    assert result.outcome == "interrupted"
+    assert len(result.records) == 3
+    assert float(s.problem().loss(result.weights)) == pytest.approx(result.loss, rel=1e-12)
+
+
+def test_a_changed_object_is_seen():
+    """Compiled programs hold the data of a user's object: they must not outlive a change."""
+    problem, start = user_problem()
+    first = descend(problem, start, stop=stopping.MaxIter(30))
+    problem.targets = {k: -v for k, v in problem.targets.items()}
+    second = descend(problem, start, stop=stopping.MaxIter(30))
+    np.testing.assert_allclose(second.weights["a"], -first.weights["a"], atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"stop": 200}, "stop is 200"),
+        ({"step": "ad"}, "step is 'ad'"),
+        ({"step": steps.Curvature}, "step is <class"),
+        ({"direction": "steepest"}, "direction is 'steepest'"),
+    ],
+)
+def test_parts_of_the_wrong_kind_are_named(arguments, message):
+    s = small(0)
+    with pytest.raises(TypeError, match=message):
+        descend(s.problem(), s.weights, **arguments)
+
+
+def test_arrived_at_rounding_is_convergence():
+    problem, start = user_problem(np.float32)
+    result = descend(problem, start)
+    assert result.converged
+    assert "rounding" in result.reason or "zero" in result.reason
+
+
+def test_callback_sees_every_record_and_may_stop():
+    s = small(0)
+    seen = []
+
+    def callback(record, weights):
+        seen.append((record, float(s.problem().loss(weights))))
+        return record.iteration == 4
+
+    result = descend(s.problem(), s.weights, callback=callback)
+    assert result.outcome == "stopped"
+    assert [r for r, _ in seen] == result.records
+    for record, loss in seen:
+        assert record.loss == pytest.approx(loss, rel=1e-12)
+
+
+def test_max_iter_zero_evaluates_the_start_only():
+    s = small(0)
+    result = descend(s.problem(), s.weights, stop=stopping.MaxIter(0))
+    assert result.outcome == "max_iter"
+    assert result.records == []
+    assert result.history["loss"].shape == (0,)
+    assert result.loss == result.initial_loss
+
+
+def test_outcomes_tell_convergence_from_running_out():
+    s = small(0)
+    out = descend(s.problem(), s.weights, stop=stopping.MaxIter(2))
+    assert (out.outcome, out.converged) == ("max_iter", False)
+    done = descend(s.problem(), s.weights, stop=stopping.MaxIter(50) | stopping.LossBelow(1e9))
+    assert (done.outcome, done.converged) == ("converged", True)
+    assert "LossBelow" in done.reason
+
+
+def test_history_is_the_records_as_columns():
+    s = small(0)
+    result = descend(s.problem(), s.weights, stop=stopping.MaxIter(3))
+    assert list(result.history) == list(Record._fields)
+    np.testing.assert_array_equal(result.history["iteration"], [1, 2, 3])
+
+
+@pytest.mark.parametrize("power", [-12, 12])
+def test_scaling_the_loss_never_changes_the_angles_of_method_1(power):
+    s = small(2)
+    plain, scaled = (
+        descend(
+            Problem(s.network, s.X, s.Y * factor),
+            (*s.weights[:-1], s.weights[-1] * factor),
+            direction=directions.Steepest(),
+            stop=stopping.MaxIter(5),
+        )
+        for factor in (1.0, 2.0**power)
+    )
+    # A power of two on targets and last layer scales the loss exactly.
+    np.testing.assert_allclose(scaled.history["angle"], plain.history["angle"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [steps.Majorant(), steps.DataMajorant(), steps.SmoothMajorant(), steps.ClosedForm()],
+    ids=str,
+)
+def test_majorants_need_a_network(step):
+    with pytest.raises(TypeError, match=r"needs a Problem with a Network.*Curvature"):
+        descend(Outcome(jnp.sum), START, step=step)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ((np.zeros((2, 2)), np.ones((2, 1))), r"weights\[0\] has norm 0"),
+        ((np.full((2, 2), np.nan), np.ones((2, 1))), r"weights\[0\] has norm nan"),
+        ((np.ones((2, 2)),), "weights has 1 matrices"),
+    ],
+)
+def test_bad_starting_weights_are_named(weights, message):
+    problem = Problem(Network((2, 2, 1)), np.ones((3, 2)), np.ones((3, 1)))
+    with pytest.raises(ValueError, match=message):
+        descend(problem, weights)
+
+
+def test_users_configuration_is_neither_needed_nor_changed():
+    s = small(0)
+    before = jax.config.jax_enable_x64
+    wide = descend(s.problem(np.float64), s.weights, stop=stopping.MaxIter(2))
+    narrow = descend(s.problem(np.float32), s.weights, stop=stopping.MaxIter(2))
+    with jax.enable_x64(True):
+        inside = descend(s.problem(np.float32), s.weights, stop=stopping.MaxIter(2))
+    assert jax.config.jax_enable_x64 == before
+    assert wide.weights[0].dtype == np.float64
+    assert narrow.weights[0].dtype == inside.weights[0].dtype == np.float32
+    np.testing.assert_array_equal(narrow.weights[0], inside.weights[0])
+
+
+def test_one_compilation_serves_all_problems_of_one_shape():
+    traces = []
+
+    class Traced(directions.Steepest):
+        def choose(self, *arguments):
+            traces.append(1)
+            return super().choose(*arguments)
+
+    for seed in (1, 2, 3):
+        rng = np.random.default_rng(seed)
+        network = Network((3, 5, 2), "arctan")
+        problem = Problem(network, rng.standard_normal((11, 3)), rng.standard_normal((11, 2)))
+        weights = network.initial_weights(seed)
+        descend(problem, weights, direction=Traced(), stop=stopping.MaxIter(2))
+    assert len(traces) == 1

@@ -1,0 +1,58 @@
+import pytest
+
+from greatcircle.optimise.record import Record
+from greatcircle.optimise.stopping import DecreaseBelow, LossBelow, MaxIter, SlopeBelow, since
+
+
+def record(loss=1.0, slope=-1.0, actual=0.1):
+    return Record(1, loss, 0.1, slope, 1.0, 0.1, actual, 0, 1, 1, 1, 0, 0, 0.0)
+
+
+def test_each_rule_fires_when_it_should_and_not_before():
+    assert MaxIter(2).fired([record()]) is None
+    assert MaxIter(2).fired([record()] * 2) == MaxIter(2)
+    assert MaxIter(0).fired([]) == MaxIter(0)
+    assert SlopeBelow(1e-3).fired([]) is None
+    assert SlopeBelow(1e-3).fired([record(slope=-2e-3)]) is None
+    assert SlopeBelow(1e-3).fired([record(slope=-1e-3)])
+    assert DecreaseBelow(0.01, patience=3).fired([record(actual=0)] * 2) is None
+    assert DecreaseBelow(0.01, patience=3).fired([record(actual=0.004)] * 3) is None
+    assert DecreaseBelow(0.01, patience=3).fired([record(actual=0.003)] * 3)
+    assert LossBelow(0.5).fired([record(loss=0.6)]) is None
+    assert LossBelow(0.5).fired([record(loss=0.5)])
+
+
+def test_units_of_the_loss_do_not_matter():
+    for unit in (1e-12, 1e12):
+        assert SlopeBelow(1e-3).fired([record(loss=unit, slope=-1e-4 * unit)])
+        assert not SlopeBelow(1e-3).fired([record(loss=unit, slope=-1e-2 * unit)])
+
+
+def test_rules_join_and_the_one_that_fired_is_known():
+    rule = MaxIter(5) | SlopeBelow(1e-3) | LossBelow(0.1)
+    assert rule.fired([record()]) is None
+    assert rule.fired([record(slope=-1e-9)]) == SlopeBelow(1e-3)
+    assert rule.fired([record()] * 5) == MaxIter(5)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_came_before_is_no_sign_of_convergence_but_counts(turned):
+    rules = [MaxIter(5), DecreaseBelow(0.01, patience=2)]
+    both = rules[turned] | rules[not turned]
+    rule, little = since(both, 2), record(actual=0)
+    assert both.fired([little] * 2) == rules[1]
+    assert rule.fired([little] * 3) is None
+    assert rule.fired([little] * 4) == rules[1]
+    assert rule.fired([record()] * 5) == rules[0]
+    assert since(rules[1], 2).converged
+
+
+def test_only_running_out_is_not_convergence():
+    assert not MaxIter(1).converged
+    assert all(r.converged for r in (SlopeBelow(1), DecreaseBelow(1), LossBelow(1)))
+
+
+@pytest.mark.parametrize("iterations", [-1, 2.5])
+def test_bad_iterations(iterations):
+    with pytest.raises(ValueError, match="max_iter is"):
+        MaxIter(iterations)
