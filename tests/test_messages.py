@@ -386,7 +386,7 @@ def certified_as(model: Any, value: float) -> Any:
     """A copy that claims another bound."""
     model = copy.deepcopy(model)
     claim = replace(model.certificate_, value=value)
-    model._certified = (model.weights_, model.scaling_, model.network_), claim
+    model.model_ = replace(model.model_, known_certificate=claim)
     return model
 
 

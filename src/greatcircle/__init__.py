@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from greatcircle import certificate
     from greatcircle.certificate import control
     from greatcircle.data.scaling import Scaling
-    from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
+    from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor, load
     from greatcircle.geometry import sphere
     from greatcircle.network import activations
     from greatcircle.network.network import Network
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from greatcircle.objective.sharding import spread
     from greatcircle.optimise import callbacks, directions, steps, stopping
     from greatcircle.optimise.loop import Result, descend
-    from greatcircle.storage import load
 
 __all__ = [
     "LipschitzClassifier",
@@ -66,7 +65,7 @@ _MODULES = {
     "Result": "optimise.loop",
     "Scaling": "data.scaling",
     "descend": "optimise.loop",
-    "load": "storage",
+    "load": "estimators",
     "spread": "objective.sharding",
 }
 """Public classes and functions and the module each is defined in."""

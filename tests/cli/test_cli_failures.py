@@ -20,7 +20,7 @@ from greatcircle._runtime import container as sealed
 from greatcircle._runtime import versions as provenance
 from greatcircle.datasets import ground_effect
 from greatcircle.figures import model as model_figures
-from greatcircle.model import evaluation
+from greatcircle.report import evaluation
 from greatcircle.report import model as report
 
 ERRORS = [

@@ -68,7 +68,7 @@ def test_the_sine_of_a_large_number():
 def test_a_bound_beyond_the_certificate_is_not_written(to, file, tmp_path):
     model = case().model
     low = replace(model.certificate_, value=0.99 * model.certificate_.value)
-    model._certified = ((model.weights_, model.scaling_, model.network_), low)
+    model.model_ = replace(model.model_, known_certificate=low)
     with pytest.raises(ValueError, match="nothing was written: fit the model again"):
         model.export(tmp_path / file, to=to)
     assert not list(tmp_path.iterdir())
@@ -78,7 +78,7 @@ def test_a_bound_beyond_the_certificate_is_not_written(to, file, tmp_path):
 def test_a_bound_beyond_the_certificate_names_the_precision_of_the_file(activation):
     model = case(activation).model
     low = replace(model.certificate_, value=0.99 * model.certificate_.value)
-    model._certified = ((model.weights_, model.scaling_, model.network_), low)
+    model.model_ = replace(model.model_, known_certificate=low)
     with pytest.raises(ValueError, match=r"in float32, .* use dtype=float64"):
         numbers(model, name="net", dtype="float32")
 
@@ -86,20 +86,16 @@ def test_a_bound_beyond_the_certificate_names_the_precision_of_the_file(activati
 def test_other_multipliers_may_prove_what_the_models_do_not():
     model = case().model
     wrong = tuple(3 * m for m in model.certificate_.multipliers)
-    model._certified = (
-        (model.weights_, model.scaling_, model.network_),
-        replace(model.certificate_, multipliers=wrong),
-    )
+    own = replace(model.certificate_, multipliers=wrong)
+    model.model_ = replace(model.model_, known_certificate=own)
     assert numbers(model, name="net").bound == model.certificate_.value
 
 
 def test_the_message_has_the_numbers():
     model = case().model
     value = model.certificate_.value
-    model._certified = (
-        (model.weights_, model.scaling_, model.network_),
-        replace(model.certificate_, value=value / 2, margin=1e-6),
-    )
+    own = replace(model.certificate_, value=value / 2, margin=1e-6)
+    model.model_ = replace(model.model_, known_certificate=own)
     with pytest.raises(ValueError, match=f"{value:.6g}.*{value / 2:.6g}") as caught:
         numbers(model, name="net")
     assert "1e-06" in str(caught.value)
@@ -170,8 +166,8 @@ def test_numbers_that_single_precision_cannot_hold(tmp_path):
         {"factor": 1e60},
         {"divisor": 1e-25, "factor": 1e-25},
     ):
-        model.scaling_ = replace(case(scaling="max").model.scaling_, **change)
-        model._certified = None
+        scaling = replace(case(scaling="max").model.scaling_, **change)
+        model.model_ = replace(model.model_, scaling=scaling)
         model.export(tmp_path / "a.c", dtype="float64")
         with pytest.raises(ValueError, match="float32 cannot hold"):
             model.export(tmp_path / "a.c", dtype="float32")

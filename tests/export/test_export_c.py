@@ -139,10 +139,8 @@ def test_an_offset_that_dwarfs_its_spread_is_kept_in_single_precision(tmp_path):
     """An altitude of 1000.1 m ± 1 cm: the shift is stored in two parts."""
     of = case("tanh")
     scaling = of.model.scaling_
-    of.model.scaling_ = replace(
-        scaling, shift=np.full(12, 1000.1), spread=np.full(12, 0.01), factor=scaling.factor
-    )
-    of.model._certified = None
+    scaling = replace(scaling, shift=np.full(12, 1000.1), spread=np.full(12, 0.01))
+    of.model.model_ = replace(of.model.model_, scaling=scaling)
     of.model.export(tmp_path / "net.c", dtype="float32")
     c, x = C(tmp_path / "net.c"), inputs(of.model, "float32", 1000)[:500]
     assert_near(of, c(x, 3), x, 1e-5)
@@ -154,8 +152,8 @@ def test_columns_that_do_not_vary_do_not_count(tmp_path):
     x[:, 3] = 1e308
     spread = of.model.scaling_.spread.copy()
     spread[3] = np.inf
-    of.model.scaling_ = replace(of.model.scaling_, spread=spread)
-    of.model._certified = None
+    scaling = replace(of.model.scaling_, spread=spread)
+    of.model.model_ = replace(of.model.model_, scaling=scaling)
     of.model.export(tmp_path / "net.c")
     y, jac = C(tmp_path / "net.c")(x, 3, jacobian=True)
     assert_near(of, y, x, 1e-12)

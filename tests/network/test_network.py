@@ -67,7 +67,7 @@ def test_all_passes_agree_with_automatic_differentiation(name, bias):
         return jax.jvp(apply, (w,), (velocity,))[1]
 
     np.testing.assert_allclose(push, first(weights), rtol=1e-10, atol=1e-13)
-    again = s.network.push(weights, velocity, trace)
+    again = s.network.jvp(weights, velocity, trace)
     np.testing.assert_allclose(again, first(weights), rtol=1e-10, atol=1e-13)
     second = jax.jvp(first, (weights,), (velocity,))[1]
     np.testing.assert_allclose(bend, jnp.sum(pull * second), rtol=1e-9, atol=1e-12)
@@ -110,7 +110,7 @@ def test_a_bias_is_the_last_row_seen_by_a_unit_that_is_always_one(name):
 
     push, bend = s.network.second_order(weights, velocity, trace, adjoints)
     close(push.T, first(weights))
-    close(s.network.push(weights, velocity, trace).T, first(weights))
+    close(s.network.jvp(weights, velocity, trace).T, first(weights))
     second = jax.jvp(first, (weights,), (velocity,))[1]
     close(bend, jnp.sum(pull.T * second), rtol=1e-9, atol=1e-12)
 

@@ -15,7 +15,7 @@ import pytest
 
 from greatcircle import report
 from greatcircle.experiments.run import paper_numbers
-from greatcircle.model.evaluation import Bounds, Part, Slices
+from greatcircle.report.evaluation import Bounds, Part, Slices
 from greatcircle.report import model_charts
 from greatcircle.report.animation import svg
 

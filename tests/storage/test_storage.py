@@ -41,7 +41,7 @@ from greatcircle.network.activations import declare
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.watch import History
 from greatcircle.storage.contents import describe, rebuild
-from greatcircle.storage.values import decode, encode
+from greatcircle.estimators.parameters import decode, encode
 from greatcircle.training.methods import DIRECTIONS, STEPS
 from small import ACTIVATION_NAMES
 

@@ -17,9 +17,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
 
-from greatcircle._runtime.precision import optimised, precision
-from greatcircle.certificate.stack import Stack, chosen_inputs, stack
-from greatcircle.network.activations import Activation
+from greatcircle._runtime.precision import optimisation_level, precision
+from greatcircle.certificate.stack import Stack, chosen_inputs, fitted_model, stack
+from greatcircle.network.activations.builtin import Activation
 
 STEPS = 200
 """Steps of the ascent."""
@@ -99,10 +99,11 @@ def lower(
     of = stack(weights, biases, activation, inputs, at_least, orientation)
     if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
         raise ValueError(f"starts is {starts!r}; expected a whole number from 1 up")
-    on_sphere = getattr(getattr(weights, "scaling_", None), "name", "") == "paper"
+    model = fitted_model(weights)
+    on_sphere = model is not None and model.scaling.name == "paper"
     moving = of.active
     if on_sphere and inputs is not None:
-        moving = chosen_inputs(inputs, getattr(weights, "feature_names_in_", None), len(moving))
+        moving = chosen_inputs(inputs, model.feature_names, len(moving))
     rng = np.random.default_rng(seed)
     radius = np.resize(RADII, SCREENED * starts)[:, None]
     y = radius * rng.standard_normal((SCREENED * starts, len(of.scale)))
@@ -198,7 +199,7 @@ def _norms(f: _Function, y: np.ndarray) -> np.ndarray:
     return np.concatenate(norms)
 
 
-@partial(jax.jit, compiler_options=optimised(0))
+@partial(jax.jit, compiler_options=optimisation_level(0))
 def _grams(f: _Function, y: Array) -> tuple[Array, Array]:
     """J Jᵀ or JᵀJ, whichever is smaller, at each row, and whether no unit is at a kink."""
     at = f.at(y)
@@ -209,7 +210,7 @@ def _grams(f: _Function, y: Array) -> tuple[Array, Array]:
     return jnp.einsum(form, J, J), at.clear
 
 
-@partial(jax.jit, compiler_options=optimised(0))
+@partial(jax.jit, compiler_options=optimisation_level(0))
 def _ascended(f: _Function, y: Array, ways: Array) -> Array:
     """Where each start led; `ways` are random directions to try."""
     rows = len(y)

@@ -18,7 +18,7 @@ from greatcircle._runtime.threads import one_thread
 from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.proof import Certificate, live_units, restricted
 from greatcircle.certificate.stack import Stack, stack
-from greatcircle.network.activations import Activation
+from greatcircle.network.activations.builtin import Activation
 
 
 def frobenius(

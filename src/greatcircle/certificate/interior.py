@@ -24,7 +24,7 @@ from greatcircle.certificate.closed_form import closed_forms, everywhere, normal
 from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.proof import UNIT, Certificate, live_units, restricted
 from greatcircle.certificate.stack import stack
-from greatcircle.network.activations import Activation
+from greatcircle.network.activations.builtin import Activation
 
 NOTHING = 1e-30
 """Least square of a bound of normalised layers: the search divides by it."""

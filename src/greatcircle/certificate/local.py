@@ -17,7 +17,7 @@ from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.interior import optimum
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import Stack, stack
-from greatcircle.network.activations import ACTIVATIONS, Activation
+from greatcircle.network.activations.builtin import ACTIVATIONS, Activation
 
 Corner = ArrayLike | Mapping[str, float]
 

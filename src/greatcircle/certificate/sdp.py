@@ -20,7 +20,7 @@ from greatcircle.certificate.finish import Candidate, finished
 from greatcircle.certificate.interior import Program, optimum
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import stack
-from greatcircle.network.activations import Activation
+from greatcircle.network.activations.builtin import Activation
 
 
 def exact(

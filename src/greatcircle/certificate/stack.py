@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,9 +18,8 @@ from numpy.typing import ArrayLike
 from greatcircle.certificate.box import Box
 from greatcircle.certificate.proof import Certificate, digest, scaled, scope
 from greatcircle.data.scaling import Scaling
-from greatcircle.network import activations
-from greatcircle.network.activations import Activation
-from greatcircle.network.network import Network
+from greatcircle.network.activations import builtin as activations
+from greatcircle.network.activations.builtin import Activation
 
 ORIENTATIONS = ("in-out", "out-in")
 """Matrices (fan_in, fan_out), as here, or (fan_out, fan_in), as PyTorch stores them."""
@@ -92,13 +91,14 @@ def stack(
     orientation: str | None = None,
 ) -> Stack:
     """The stack of a fitted model, or of matrices; parameters as for `tight`."""
-    if hasattr(weights, "weights_"):
+    model = fitted_model(weights)
+    if model is not None:
         if biases is not None or activation is not None or orientation is not None:
             raise ValueError(
                 "biases, activation and orientation are part of a fitted model; leave them out, or "
                 "give matrices as weights"
             )
-        made = of_network(weights.network_, weights.weights_, weights.scaling_, at_least)
+        made = of_model(model, at_least)
     else:
         if at_least is not None:
             raise ValueError("at_least belongs to a model with scaling='paper'; leave it out")
@@ -116,16 +116,51 @@ def stack(
         return made
     if isinstance(inputs, Iterable) and not isinstance(inputs, str):
         inputs = tuple(inputs)
-    chosen = chosen_inputs(inputs, getattr(weights, "feature_names_in_", None), len(made.scale))
+    names = None if model is None else model.feature_names
+    chosen = chosen_inputs(inputs, names, len(made.scale))
     if made.at_least is not None:  # one input moves all of x/‖x‖, and no further than ‖x‖
         chosen = made.active
     return replace(made, active=chosen, inputs=tuple(inputs))
 
 
-def of_network(
-    network: Network, weights: Sequence[Any], scaling: Scaling, at_least: float | None = None
-) -> Stack:
-    """The stack of a network that sees scaled inputs and predicts scaled targets."""
+class FittedModel(Protocol):
+    """A fitted model, as certificates need it: `greatcircle.model.Model`."""
+
+    @property
+    def matrices(self) -> Sequence[np.ndarray]:
+        """Matrices (fan_in, fan_out)."""
+        ...
+
+    @property
+    def biases(self) -> Sequence[np.ndarray] | None:
+        """Biases of each layer; None without any."""
+        ...
+
+    @property
+    def activation(self) -> Activation:
+        """Activation of the hidden layers."""
+        ...
+
+    @property
+    def scaling(self) -> Scaling:
+        """Scaling of inputs and targets."""
+        ...
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of the inputs, or None."""
+        ...
+
+
+def fitted_model(given: Any) -> FittedModel | None:
+    """Return a model, or that of a fitted estimator; None for anything else."""
+    model = getattr(given, "model_", given)
+    return model if hasattr(model, "scaling") and hasattr(model, "matrices") else None
+
+
+def of_model(model: FittedModel, at_least: float | None = None) -> Stack:
+    """Return the stack of a model, which scales inputs and targets."""
+    scaling = model.scaling
     scale = scaling.scale
     if scaling.name == "paper":
         at_least = 1.0 if at_least is None else at_least
@@ -140,9 +175,9 @@ def of_network(
             "everywhere: leave it out"
         )
     return Stack(
-        weights=tuple(np.asarray(w, np.float64) for w in network.linear(weights)),
-        biases=tuple(np.asarray(w[-1], np.float64) for w in weights) if network.bias else None,
-        activation=network.activation,
+        weights=tuple(np.asarray(w, np.float64) for w in model.matrices),
+        biases=model.biases and tuple(np.asarray(b, np.float64) for b in model.biases),
+        activation=model.activation,
         shift=np.asarray(scaling.shift, np.float64),
         scale=scale,
         gain=float(1 / scaling.factor),
@@ -151,7 +186,7 @@ def of_network(
     )
 
 
-def chosen_inputs(inputs: Sequence[str | int], names: np.ndarray | None, count: int) -> np.ndarray:
+def chosen_inputs(inputs: Sequence[str | int], names: Sequence[str] | None, count: int) -> np.ndarray:
     """Which inputs are meant, by their names or numbers."""
     if isinstance(inputs, str) or not isinstance(inputs, Iterable) or not len(inputs):
         raise ValueError(f"inputs is {inputs!r}; expected a list of names or numbers of inputs")

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from greatcircle.certificate.proof import Certificate, flaw
-from greatcircle.certificate.stack import in_out, stack
-from greatcircle.network.activations import ACTIVATIONS
+from greatcircle.certificate.stack import fitted_model, in_out, stack
+from greatcircle.network.activations.builtin import ACTIVATIONS
 
 UNKNOWN = ("units (scale, gain, inputs)", "activation (slopes)")
 """What matrices alone do not say."""
@@ -89,13 +89,14 @@ def verify(
             f"certificate is a {type(certificate).__name__}; expected a Certificate: "
             "verify(certificate, model)"
         )
-    model, trusted = (weights, ()) if hasattr(weights, "layers") else (None, UNKNOWN)
+    model = fitted_model(weights)
+    trusted = UNKNOWN
     try:
         if model is None:
             weights = in_out(weights, orientation or "in-out")
         else:
-            weights, biases = model.layers()
-            trusted = DECLARED if model.network_.activation.declared else ()
+            weights, biases = model.matrices, model.biases
+            trusted = DECLARED if model.activation.declared else ()
         reason = flaw(certificate, weights, biases)
         if model is not None and not reason:
             reason = _difference(certificate, model)

@@ -58,10 +58,10 @@ def run(options: argparse.Namespace) -> int:
     gain = None if options.gain is None else _gain(options.gain, blocks)
     if options.out is not None:
         output.check_writable(options.out)
-    from greatcircle import storage
+    from greatcircle.estimators import load
     from greatcircle.report import bounds as report
 
-    model: Any = storage.load(options.model)
+    model: Any = load(options.model)
     names: Container[str] = set(getattr(model, "feature_names_in_", ()))
     inputs = {block: [_input(part, names) for part in parts] for block, parts in blocks.items()}
     messages = Console(stderr=True)

@@ -51,9 +51,9 @@ def run(options: argparse.Namespace) -> int:
     if path is None:
         path = options.model.with_suffix(SUFFIXES[options.to])
     output.check_writable(path.parent)
-    from greatcircle import storage
+    from greatcircle.estimators import load
 
-    model = storage.load(options.model)
+    model = load(options.model)
     written = model.export(
         path,
         to=options.to,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from greatcircle.model.evaluation import Model
+    from greatcircle.report.evaluation import Model
     from greatcircle.report.model import Made
 
 METHODS = ("auto", "ad", "mm")
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace) -> int:
     output.check_writable(folder)
 
     from greatcircle.data.split import split
-    from greatcircle.model import evaluation
+    from greatcircle.report import evaluation
     from greatcircle.report import model as report
 
     report.check_folder(folder)

@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
             f"the second argument is {options.data}; expected the model first, then the table: "
             "greatcircle predict MODEL DATA"
         )
-    from greatcircle import storage
+    from greatcircle.estimators import load
 
-    model: Any = storage.load(options.model)
+    model: Any = load(options.model)
     predictions = _predicted(model, _inputs(model, options.data))
     if options.out is not None:
         _write(predictions, options.out)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle._runtime.precision import FLOATS
+from greatcircle._runtime.dtypes import FLOATS
 
 PIECE = 65_536
 """Rows that are looked at in float64 at a time."""

@@ -10,6 +10,7 @@
 """
 
 from greatcircle.estimators.classifier import LipschitzClassifier
+from greatcircle.estimators.files import load, save
 from greatcircle.estimators.regressor import LipschitzRegressor
 
-__all__ = ["LipschitzClassifier", "LipschitzRegressor"]
+__all__ = ["LipschitzClassifier", "LipschitzRegressor", "load", "save"]

@@ -5,6 +5,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -16,17 +17,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from greatcircle import certificate
-from greatcircle.certificate import Certificate
+from greatcircle.certificate.proof import Certificate
 from greatcircle.data.checks import about_text, names_of
 from greatcircle.data.rows import checked_share
+from greatcircle.data.scaling import Scaling
 from greatcircle.data.streams import Rows, Source, source
 from greatcircle.estimators import summary
+from greatcircle.model import Model, Training
 from greatcircle.network.activations import Activation
+from greatcircle.network.network import Network
 from greatcircle.objective.losses import Loss
 from greatcircle.optimise import stopping
 from greatcircle.optimise.checkpoint import Checkpoint
-from greatcircle.optimise.loop import Result
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.stopping import Rule
 from greatcircle.optimise.watch import Bar, History, Watch
@@ -44,6 +46,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     n_features_in_: int  # scikit-learn's `validate_data` sets it, and the next one for data frames
     feature_names_in_: np.ndarray
+    model_: Model
+    """The fitted model as plain NumPy arrays."""
     target_names_: tuple[str, ...]
 
     def __init__(
@@ -133,7 +137,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         """
         plan = plan_of(self, self._default_widths())
         self._criterion(1)  # a loss that is none is named before the data are looked at
-        goes_on = self.warm_start and hasattr(self, "weights_")
+        goes_on = self.warm_start and hasattr(self, "model_")
         if goes_on:  # from weights to which a chunk of the rows has nothing to say
             plan = plan._replace(in_chunks=False)
         checkpoint = training.checkpoint_of(self)
@@ -155,7 +159,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
         plan = plan_of(self, self._default_widths())._replace(stop=stopping.MaxIter(1))
         self._criterion(1)
-        goes_on = hasattr(self, "weights_")
+        goes_on = hasattr(self, "model_")
         rows = self._rows(X, y, sample_weight, reset=not goes_on, classes=classes)
         seed = check_random_state(self.random_state).randint(2**31)
         earlier = self.history_.rows() if goes_on else ()
@@ -224,12 +228,13 @@ class LipschitzEstimator(ABC, BaseEstimator):
         loss = self._criterion(outputs)
         if goes_on:
             self._check_unchanged(plan)
-            dtype = self.weights_[0].dtype
+            network, weights, scaling = self.network_, self.weights_, self.scaling_
+            dtype = weights[0].dtype
         else:
             dtype = self.dtype
             if dtype == "auto":
                 dtype = "float64" if len(parts.start) <= FEW_ROWS else "float32"
-            self.network_, self.weights_, self.scaling_ = training.begun(
+            network, weights, scaling = training.begun(
                 plan,
                 self._start(plan.start, outputs),
                 parts.start,
@@ -238,11 +243,11 @@ class LipschitzEstimator(ABC, BaseEstimator):
                 seed,
                 dtype,
             )
-        problems = Problems(self.network_, self.scaling_, loss, dtype)
+        problems = Problems(network, scaling, loss, dtype)
         unseen = None if parts.unseen is None else problems.of(parts.unseen, parts.encode)
         watch = Watch(
-            unit=self.scaling_.factor**-2,  # one, but for the squared loss
-            lipschitz=self._bound,
+            unit=scaling.factor**-2,  # one, but for the squared loss
+            lipschitz=partial(_spectral_bound, network, scaling),
             validation=None if unseen is None else lambda w: float(unseen.loss(w)),
             patience=self.n_iter_no_change,
             callbacks=self.callbacks,
@@ -257,12 +262,31 @@ class LipschitzEstimator(ABC, BaseEstimator):
             # A model that was loaded has none, and starts to remember anew.
             "memory": getattr(self, "_memory", None) if goes_on else None,
         }
-        result = training.train(parts, problems, self.weights_, watch, settings, checkpoint)
+        result = training.train(parts, problems, weights, watch, settings, checkpoint)
         if plan.budget is not None:
             result = training.within(plan, parts.start, problems, watch, result, whole_fit)
-        self._keep(result, watch)
-        if plan.budget is not None and self._shrink_to(plan.budget):
-            self.loss_ = float(problems.of(parts.start).loss(self.weights_)) * watch.unit
+        weights = result.weights if watch.best is None else watch.best
+        history = History.of(watch.rows)
+        loss_value = result.loss * watch.unit
+        if watch.best is not None:
+            best = int(np.nanargmin(history["validation_loss"]))
+            loss_value = float(history["loss"][best])
+        reason = watch.reason if result.outcome == "stopped" else result.reason
+        model = self._made_model(
+            network, weights, scaling, Training(history, loss_value, result.outcome, reason)
+        )
+        if plan.budget is not None:
+            within = _shrunk_to(model, plan.budget)
+            if within is not model:
+                loss_value = float(problems.of(parts.start).loss(within.weights)) * watch.unit
+                model = replace(within, training=Training(history, loss_value, result.outcome, reason))
+        self.model_, self._memory = model, result.memory
+        if result.outcome in ("no_descent", "non_finite", "interrupted"):
+            warnings.warn(
+                f"training ended after {self.n_iter_} iterations: {result.reason}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         return self
 
     def _check_unchanged(self, plan: Plan) -> None:
@@ -273,50 +297,89 @@ class LipschitzEstimator(ABC, BaseEstimator):
                 "training can only go on with the same layers; use warm_start=False"
             )
 
-    def _keep(self, result: Result, watch: Watch) -> None:
-        """The result as attributes."""
-        self.weights_ = result.weights if watch.best is None else watch.best
-        self.history_ = History.of(watch.rows)
-        self.n_iter_ = len(watch.rows)
-        self.loss_ = result.loss * watch.unit
-        if watch.best is not None:
-            best = int(np.nanargmin(self.history_["validation_loss"]))
-            self.loss_ = float(self.history_["loss"][best])
-        self.outcome_ = result.outcome
-        self.reason_ = watch.reason if result.outcome == "stopped" else result.reason
-        self._memory = result.memory
-        if result.outcome in ("no_descent", "non_finite", "interrupted"):
-            warnings.warn(
-                f"training ended after {self.n_iter_} iterations: {result.reason}",
-                ConvergenceWarning,
-                stacklevel=4,
+    def _made_model(
+        self, network: Network, weights: Sequence[Any], scaling: Scaling, trained: Training
+    ) -> Model:
+        names = getattr(self, "feature_names_in_", None)
+        return Model(
+            weights=tuple(np.asarray(w) for w in weights),
+            bias=network.bias,
+            activation=network.activation,
+            scaling=scaling,
+            feature_names=None if names is None else tuple(map(str, names)),
+            target_names=self.target_names_,
+            single_output=getattr(self, "_single_output", False),
+            classes=getattr(self, "classes_", None),
+            lipschitz=None if self.lipschitz is None else float(self.lipschitz),
+            training=trained,
+        )
+
+    def _with_model(self, model: Model) -> Self:
+        """Become fitted with a model that was read from a file."""
+        self.model_, self.target_names_ = model, model.target_names
+        self.n_features_in_ = model.sizes[0]
+        if model.feature_names is not None:
+            self.feature_names_in_ = np.array(model.feature_names, dtype=object)
+        return self
+
+    @property
+    def weights_(self) -> tuple[np.ndarray, ...]:
+        """Matrix of each layer, (fan_in, fan_out), the bias in its last row."""
+        return self._fitted("weights_").weights
+
+    @property
+    def network_(self) -> Network:
+        """Sizes, activation and biases of the network."""
+        model = self._fitted("network_")
+        return Network(model.sizes, model.activation, bias=model.bias)
+
+    @property
+    def scaling_(self) -> Scaling:
+        """Scaling of inputs and targets."""
+        return self._fitted("scaling_").scaling
+
+    @property
+    def history_(self) -> History:
+        """Table of the iterations."""
+        return self._trained("history_").history
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of iterations."""
+        return len(self._trained("n_iter_").history["loss"])
+
+    @property
+    def loss_(self) -> float:
+        """Final training loss."""
+        return self._trained("loss_").loss
+
+    @property
+    def outcome_(self) -> str:
+        """How training ended, in one word."""
+        return self._trained("outcome_").outcome
+
+    @property
+    def reason_(self) -> str:
+        """How training ended, in a sentence."""
+        return self._trained("reason_").reason
+
+    def _fitted(self, attribute: str) -> Model:
+        if "model_" not in self.__dict__:
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {attribute!r} before fit; call fit first"
             )
+        return self.model_
 
-    def _shrink_to(self, budget: float) -> bool:
-        """Shrink the last layer until the certificate itself is at most the budget.
-
-        Training stays within the budget by construction, up to rounding; the promise is exact.
-        Returns whether anything was shrunk.
-        """
-        part, shrunk = float(np.finfo(self.weights_[-1].dtype).eps), False
-        while self.certificate_.value > budget:
-            part = min(4 * part, 0.5)  # at half, the layer is zero in the end
-            *others, last = self.weights_
-            factor = (1 - part) * (budget / self.certificate_.value)
-            self.weights_ = (*others, np.asarray(last * factor, last.dtype))
-            shrunk = True
-        return shrunk
+    def _trained(self, attribute: str) -> Training:
+        trained = self._fitted(attribute).training
+        if trained is None:
+            raise AttributeError(f"the model was not trained here and has no {attribute!r}")
+        return trained
 
     def _outputs(self, X: Any) -> np.ndarray:
-        """Outputs of the network for rows X, in the units of the targets.
-
-        In float64 whatever the weights are: where inputs are large beside their differences,
-        rounding in float32 would move predictions by more than the Lipschitz bound allows.
-        """
+        """Outputs of the network for rows X, in the units of the targets."""
         check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        weights = [np.asarray(w, np.float64) for w in self.weights_]
-        return self.scaling_.outputs(self.network_.predict(weights, self.scaling_.inputs(rows)))
+        return self.model_.outputs(self._validated(X, reset=False))
 
     def jacobian(self, X: Any) -> np.ndarray:
         """Derivatives of the outputs (for a classifier: of the logits) at each row of X.
@@ -328,21 +391,12 @@ class LipschitzEstimator(ABC, BaseEstimator):
             except with `scaling="paper"`, whose bound is per unit of x/‖x‖.
         """
         check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        inner = self.network_.jacobian(self.weights_, self.scaling_.inputs(rows))
-        return self.scaling_.chained(inner, rows)
-
-    def _bound(self, weights: Any) -> float:
-        """∏ ‖W_i‖_op in the units of the data: cheap enough for every iteration."""
-        first, *others = self.network_.linear(weights)
-        norms = map(_largest_gain, [first * self.scaling_.scale[:, None], *others])
-        return math.prod(norms) / self.scaling_.factor
+        return self.model_.jacobian(self._validated(X, reset=False))
 
     def layers(self) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
         """Matrices (fan_in, fan_out) and biases of the network, which sees scaled inputs."""
         check_is_fitted(self)
-        matrices = [np.asarray(w) for w in self.network_.linear(self.weights_)]
-        return matrices, [w[-1] for w in self.weights_] if self.network_.bias else None
+        return self.model_.matrices, self.model_.biases
 
     @property
     def certificate_(self) -> Certificate:
@@ -351,20 +405,16 @@ class LipschitzEstimator(ABC, BaseEstimator):
         With `scaling="paper"` it holds for ‖x‖ ≥ 1. For a classifier the outputs are logits.
         """
         check_is_fitted(self)
-        of = self.weights_, self.scaling_, self.network_
-        known = getattr(self, "_certified", None)
-        if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
-            known = self._certified = of, certificate.tight(self)
-        return known[1]
+        return self.model_.certificate
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a .safetensors file; `greatcircle.load` reads it.
 
-        See `greatcircle.storage.save`.
+        See `greatcircle.estimators.save`.
         """
-        from greatcircle import storage  # which needs the estimators first
+        from greatcircle.estimators import files  # which imports this module
 
-        storage.save(self, path)
+        files.save(self, path)
 
     def export(
         self,
@@ -381,17 +431,38 @@ class LipschitzEstimator(ABC, BaseEstimator):
         Scaling included, and with the bound proved for the numbers of the file. A classifier
         exports its logits. See `greatcircle.export.export`.
         """
-        from greatcircle.export import export  # which needs the certificates first
+        from greatcircle.export import export  # only here: exporters take time to import
 
         return export(self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "history_")
+        return "model_" in self.__dict__
 
     def _html_repr(self) -> str:
         """For notebooks: scikit-learn's diagram, and a summary of the fit below it."""
         diagram = BaseEstimator._html_repr(self)
         return diagram + (summary.html(self) if self.__sklearn_is_fitted__() else "")
+
+
+def _spectral_bound(network: Network, scaling: Scaling, weights: Any) -> float:
+    """Return ∏ ‖W_i‖_op in the units of the data: cheap enough for every iteration."""
+    first, *others = network.linear(weights)
+    norms = map(_largest_gain, [first * scaling.scale[:, None], *others])
+    return math.prod(norms) / scaling.factor
+
+
+def _shrunk_to(model: Model, budget: float) -> Model:
+    """Shrink the last layer until the certificate itself is at most the budget.
+
+    Training stays within the budget by construction, up to rounding; the promise is exact.
+    """
+    part = float(np.finfo(model.weights[-1].dtype).eps)
+    while model.certificate.value > budget:
+        part = min(4 * part, 0.5)  # at half, the layer is zero in the end
+        *others, last = model.weights
+        factor = (1 - part) * (budget / model.certificate.value)
+        model = replace(model, weights=(*others, np.asarray(last * factor, last.dtype)))
+    return model
 
 
 def _largest_gain(matrix: np.ndarray) -> float:

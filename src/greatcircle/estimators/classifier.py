@@ -6,10 +6,12 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted
 
 from greatcircle.data.checks import names_of
 from greatcircle.data.streams import Rows
 from greatcircle.estimators.base import LipschitzEstimator
+from greatcircle.model import Model
 from greatcircle.objective import losses
 from greatcircle.objective.losses import Logistic, Loss, SoftmaxCrossEntropy
 from greatcircle.optimise import stopping
@@ -88,6 +90,12 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             self.target_names_ = names_of(y)
         return rows
 
+    def _with_model(self, model: Model) -> Self:
+        if model.classes is None:
+            raise TypeError("the model has no classes; expected that of a classifier")
+        self._learn_classes(model.classes)
+        return super()._with_model(model)
+
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
         """Turn labels into 0 or 1 for two classes, otherwise one column for each class."""
         y = exact_labels(y)
@@ -162,16 +170,13 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Probability of each class."""
-        logits = self._outputs(X)
-        if logits.shape[1] == 1:
-            logits = np.hstack([np.zeros_like(logits), logits])
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        check_is_fitted(self)
+        return self.model_.predict_proba(self._validated(X, reset=False))
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class."""
-        most_probable = np.argmax(self.predict_proba(X), axis=1)
-        return self.classes_[most_probable]
+        check_is_fitted(self)
+        return self.model_.predict(self._validated(X, reset=False))
 
 
 def exact_labels(y: Any) -> Any:

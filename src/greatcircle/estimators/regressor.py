@@ -7,6 +7,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from greatcircle.data.checks import OF_TEXT
 from greatcircle.estimators.base import LipschitzEstimator
+from greatcircle.model import Model
 from greatcircle.objective import losses
 from greatcircle.objective.losses import Loss, Squared
 
@@ -106,6 +107,10 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     def _default_widths(self) -> tuple[int, ...]:
         return (25, 30, 15)
 
+    def _with_model(self, model: Model) -> Self:
+        self._single_output, self._outputs_seen = model.single_output, model.sizes[-1]
+        return super()._with_model(model)
+
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
         try:
             targets = np.asarray(y, np.float64)
@@ -114,10 +119,12 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         if reset:
             self._single_output = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
-        if not reset and targets.shape[1] != self.network_.sizes[-1]:
+        if reset:
+            self._outputs_seen = targets.shape[1]
+        if not reset and targets.shape[1] != self._outputs_seen:
             raise ValueError(
                 f"y has {targets.shape[1]} columns, but {type(self).__name__} was fitted with "
-                f"{self.network_.sizes[-1]}: give the same targets, or a new estimator"
+                f"{self._outputs_seen}: give the same targets, or a new estimator"
             )
         return targets
 

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from greatcircle._runtime.precision import checked_dtype
+from greatcircle._runtime.dtypes import checked_dtype
 from greatcircle._runtime.versions import __version__
 from greatcircle.certificate import Certificate
 from greatcircle.export.bound import recertified
 from greatcircle.export.standalone import Parameters
-from greatcircle.network.activations import ACTIVATIONS
+from greatcircle.network.activations.builtin import ACTIVATIONS
 
 BOUNDED = ("tanh", "softsign", "sin", "arctan")
 """Activations whose values stay small where the sums before them grow."""

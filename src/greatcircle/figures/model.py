@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from greatcircle.figures.curves import ANGLE, COLOURS, CONSTANT, write_cells
-from greatcircle.model.evaluation import Part, Slices, evenly, residual_shares
+from greatcircle.report.evaluation import Part, Slices, evenly, residual_shares
 
 DOTS = 4000
 """Rows of each part that a figure shows, at the most."""

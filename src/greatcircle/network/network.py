@@ -26,7 +26,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike, DTypeLike
 
-from greatcircle._runtime.precision import checked_dtype, precision
+from greatcircle._runtime.dtypes import checked_dtype
+from greatcircle._runtime.precision import precision
 from greatcircle.geometry.sphere import random_point
 from greatcircle.network import activations
 from greatcircle.network.activations import Activation
@@ -211,14 +212,14 @@ class Network:
             gradient.append(self._gradient(trace.inputs[i], sums[-1]))
             if i > 0:
                 hidden.append(matrices[i] @ sums[-1])
-                sums.append(hidden[-1] * self.activation.slope(trace.sums[i - 1]))
+                sums.append(hidden[-1] * _slope(self.activation, trace.sums[i - 1]))
         return tuple(gradient[::-1]), Adjoints(tuple(sums[::-1]), tuple(hidden[::-1]))
 
-    def push(self, weights: Weights, velocity: Weights, trace: Trace) -> Array:
-        """Velocity f' of the outputs along w + t·velocity."""
-        return self.pushes(weights, tuple(v[None] for v in velocity), trace)[:, 0]
+    def jvp(self, weights: Weights, velocity: Weights, trace: Trace) -> Array:
+        """Return the velocity f' of the outputs along w + t·velocity."""
+        return self.jvps(weights, tuple(v[None] for v in velocity), trace)[:, 0]
 
-    def pushes(self, weights: Weights, velocities: Weights, trace: Trace) -> Array:
+    def jvps(self, weights: Weights, velocities: Weights, trace: Trace) -> Array:
         """The same along each of a stack of velocities: (outputs, velocities, rows).
 
         They go together through every product.
@@ -234,7 +235,7 @@ class Network:
 
         push = by_velocity(0)
         for i in range(1, len(weights)):
-            hidden = push * self.activation.slope(trace.sums[i - 1])[:, None]
+            hidden = push * _slope(self.activation, trace.sums[i - 1])[:, None]
             push = apart(_product(matrices[i], hidden.reshape(len(hidden), -1))) + by_velocity(i)
         return push
 
@@ -251,12 +252,16 @@ class Network:
         curvature = jnp.zeros((), push.dtype)
         for i in range(1, len(weights)):
             if self.activation.curved:
-                bend = self.activation.bend(trace.sums[i - 1])
+                bend = self.activation.curvature(trace.sums[i - 1])
                 curvature += jnp.sum(adjoints.hidden[i - 1] * bend * push**2)
-            hidden = push * self.activation.slope(trace.sums[i - 1])
+            hidden = push * _slope(self.activation, trace.sums[i - 1])
             curvature += 2 * jnp.sum(adjoints.sums[i] * _product(turning[i], hidden))
             push = _product(matrices[i], hidden) + self.layer(trace.inputs[i], velocity[i])
         return push, curvature
+
+
+def _slope(activation: Activation, z: Array) -> Array:
+    return jax.jvp(activation, (z,), (jnp.ones_like(z),))[1]
 
 
 def _product(w: Array, h: Array) -> Array:

@@ -16,7 +16,8 @@ from jax import Array
 from jax.sharding import Mesh
 from numpy.typing import ArrayLike, DTypeLike
 
-from greatcircle._runtime.precision import checked_dtype, precision
+from greatcircle._runtime.dtypes import checked_dtype
+from greatcircle._runtime.precision import precision
 from greatcircle.data.rows import checked_rows, checked_share, pieces
 from greatcircle.geometry import sphere
 from greatcircle.network.network import Adjoints, Network, Trace, Weights
@@ -361,7 +362,7 @@ def _image_from(
     problem: Problem, left: _Forward | _Backward, weights: Weights, velocity: Weights
 ) -> Weights:
     """Jᵀ H J v."""
-    push = problem.network.push(weights, velocity, left.trace)
+    push = problem.network.jvp(weights, velocity, left.trace)
     curved = jax.jvp(jax.grad(problem.scaled_loss_of), (left.outputs,), (push,))[1]
     return problem.network.backward(weights, left.trace, curved)[0]
 
@@ -391,7 +392,7 @@ def _squared_pull(problem: Problem, left: _Backward) -> Array:
 
 
 def _gram(problem: Problem, left: _Backward, weights: Weights, velocities: Weights) -> Array:
-    pushes = problem.network.pushes(weights, velocities, left.trace)
+    pushes = problem.network.jvps(weights, velocities, left.trace)
     slope = jax.grad(problem.scaled_loss_of)
 
     def curved(push: Array) -> Array:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 
 from greatcircle._runtime import allocator as memories
-from greatcircle._runtime.precision import optimised, precision
+from greatcircle._runtime.precision import optimisation_level, precision
 from greatcircle._runtime.threads import one_thread
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Tree
@@ -261,7 +261,7 @@ def result_at(
 
 # Higher levels take a second longer, and the program is no faster for it: its time is in matrix
 # products, which come from a library.
-@partial(jax.jit, static_argnames=("direction", "step"), compiler_options=optimised(1))
+@partial(jax.jit, static_argnames=("direction", "step"), compiler_options=optimisation_level(1))
 def visit_point(
     objective: Objective,
     radii: Array,

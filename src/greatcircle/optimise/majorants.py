@@ -230,6 +230,6 @@ def smooth_majorant_terms(here: Here) -> SmoothMajorantTerms:
         here.slope,
         here.objective.largest_input(),
         here.objective.pull(here.left),
-        network.activation.most_bent or 0.0,
+        network.activation.max_second_derivative or 0.0,
         network.bias,
     )

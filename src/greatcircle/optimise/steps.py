@@ -286,8 +286,8 @@ class SmoothMajorant(_Majorised):
         _check_network(objective, self)
         assert isinstance(objective, Problem)
         activation = objective.network.activation
-        if activation.most_bent is None:
-            smooth = [n for n, a in activations.ACTIVATIONS.items() if a.most_bent is not None]
+        if activation.max_second_derivative is None:
+            smooth = [n for n, a in activations.ACTIVATIONS.items() if a.max_second_derivative is not None]
             raise TypeError(
                 f"step SmoothMajorant needs an activation with a known bound on its second "
                 f"derivative; {activation.name} has none: use one of {', '.join(smooth)}, or "

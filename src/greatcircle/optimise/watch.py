@@ -12,39 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from greatcircle.geometry.sphere import Tree
+from greatcircle.optimise.history import History as History
 from greatcircle.optimise.record import Record
-
-
-class History(dict[str, np.ndarray]):
-    """The iterations of a fit as columns; `pandas.DataFrame(history)` makes a data frame of it."""
-
-    SHOWN = ("iteration", "loss", "validation_loss", "angle", "slope", "seconds", "lipschitz")
-
-    @classmethod
-    def of(cls, rows: Sequence[Record]) -> Self:
-        """From rows."""
-        return cls({name: np.array([getattr(r, name) for r in rows]) for name in Record._fields})
-
-    def rows(self) -> list[Record]:
-        """The way back."""
-        columns = (self[name].tolist() for name in Record._fields)
-        return [Record(*values) for values in zip(*columns, strict=True)]
-
-    def __repr__(self) -> str:
-        count = len(self["iteration"])
-        which = list(range(count))
-        if count > 12:
-            which = [*range(5), *range(count - 5, count)]
-        lines = ["".join(f"{name:>16}" for name in self.SHOWN)]
-        for place, i in enumerate(which):
-            if place and i != which[place - 1] + 1:
-                lines.append(f"{'…':>16}")
-            lines.append("".join(f"{_short(self[name][i]):>16}" for name in self.SHOWN))
-        return "\n".join([*lines, f"{count} iterations, {len(self)} columns"])
-
-
-def _short(value: Any) -> str:
-    return str(value) if isinstance(value, int | np.integer) else f"{value:.5g}"
 
 
 class Watch:

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle import report, storage
+from greatcircle import report
+from greatcircle.estimators import files as estimator_files
 from greatcircle._runtime import container as sealed
 from greatcircle._runtime import versions as provenance
 from greatcircle.figures import curves as figures
 from greatcircle.figures import model as model_figures
-from greatcircle.model.evaluation import Evaluation, Model, Slices
+from greatcircle.report.evaluation import Evaluation, Model, Slices
 from greatcircle.report import model_charts
 
 MOST_TARGETS, MOST_INPUTS = 12, 12
@@ -130,10 +131,10 @@ def make(model: Model, evaluate: Callable[[], Evaluation], source: Source, comma
     made, evaluation = Made(), None
     files = made.files
     with made.stage(MODEL):
-        files[MODEL] = storage.encoded(model)
+        files[MODEL] = estimator_files.encoded(model)
     if not made.certified:
         with made.stage(UNCERTIFIED):
-            files[UNCERTIFIED] = storage.encoded(model, certified=False)
+            files[UNCERTIFIED] = estimator_files.encoded(model, certified=False)
         return made
     with made.stage("the evaluation"):
         evaluation = evaluate()

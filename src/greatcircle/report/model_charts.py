@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from greatcircle.figures.curves import ANGLE, COLOURS, CONSTANT, TRAIN
-from greatcircle.model.evaluation import Bounds, Part, Slices, evenly, residual_shares
+from greatcircle.report.evaluation import Bounds, Part, Slices, evenly, residual_shares
 from greatcircle.report.charts import LEGEND_BELOW, panel_title
 
 DOTS = 800

@@ -1,118 +1,103 @@
-"""A fitted estimator as named arrays and named texts, and back.
+"""A model as named arrays and named texts, and back.
 
-On the way back everything is checked before it becomes part of a model: nothing is taken for
-granted because the checksum was right, for anyone can compute a checksum.
+On the way back everything is checked before it becomes part of a model: a correct checksum proves
+nothing, because anyone can compute one.
 """
 
 import json
 import reprlib
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from greatcircle._runtime.container import Tensors, Texts
-from greatcircle._runtime.precision import FLOATS
-from greatcircle._runtime.versions import __version__
+from greatcircle._runtime.dtypes import FLOATS
+from greatcircle._runtime.versions import versions
+from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import stack
 from greatcircle.certificate.verdict import verify
 from greatcircle.data.scaling import SCALINGS, Scaling
-from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
-from greatcircle.network.activations import ACTIVATIONS
-from greatcircle.network.network import Network
+from greatcircle.model import Model, Training
+from greatcircle.network.activations.builtin import ACTIVATIONS
+from greatcircle.optimise.history import History
 from greatcircle.optimise.record import Record
-from greatcircle.optimise.watch import History
-from greatcircle.storage.values import NUMBERS, decode, encode
+from greatcircle.storage.floats import decode_float, encode_float
 
-Model = LipschitzRegressor | LipschitzClassifier
+__all__ = ["describe", "json_section", "rebuild"]
 
-ESTIMATORS: dict[str, type[Model]] = {
-    kind.__name__: kind for kind in (LipschitzRegressor, LipschitzClassifier)
-}
+LABEL_TYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "float32", "float64",
+)  # fmt: skip
+"""NumPy types of labels that are stored as an array."""
 
 UNCERTIFIED = "uncertified"
 """Kind of a file without a certificate."""
 
-SAME = 1e-9
-"""Relative difference that another machine's rounding may make in a norm."""
-
-_KEEP_CODE = "keep such a model with pickle or cloudpickle"
-
-_FIXES = {
-    "activation": f"train with one of {', '.join(ACTIVATIONS)}, or {_KEEP_CODE}",
-    "loss": (
-        f"only further training needs it: set_params(loss='auto') before saving, or {_KEEP_CODE}"
-    ),
-    "method": (
-        f"only further training needs it: set_params(method='auto') before saving, or {_KEEP_CODE}"
-    ),
-}
+ROUNDING = 1e-9
+"""Relative difference that the rounding of another machine may make in a norm."""
 
 
-def describe(model: Any, *, certified: bool = True) -> tuple[Tensors, Texts]:
+def describe(model: Model, *, certified: bool = True) -> tuple[Tensors, Texts]:
     """Return the arrays and texts of a model, with its certificate or without."""
-    if ESTIMATORS.get(type(model).__name__) is not type(model):
-        raise TypeError(
-            f"model is a {type(model).__name__}; expected a fitted {' or '.join(ESTIMATORS)}: of a "
-            "pipeline, save its last step"
+    if ACTIVATIONS.get(model.activation.name) is not model.activation:
+        raise ValueError(
+            f"activation is {model.activation.name!r}, a user's own code, which a file cannot hold; "
+            f"train with one of {', '.join(ACTIVATIONS)}, or keep such a model with pickle or "
+            "cloudpickle"
         )
-    check_is_fitted(model)
-    weights = [np.asarray(w) for w in model.weights_]
-    scaling = model.scaling_
-    tensors = {f"weights.{i}": w for i, w in enumerate(weights)}
-    tensors["radii"] = _radii(weights)
+    scaling = model.scaling
+    tensors = {f"weights.{i}": w for i, w in enumerate(model.weights)}
+    tensors["radii"] = _radii(model.weights)
     for name in ("shift", "spread", "divisor", "target_shift", "factor"):
         tensors[f"scaling.{name}"] = np.asarray(getattr(scaling, name), np.float64)
-    tensors |= {f"history.{name}": model.history_[name] for name in Record._fields}
-    texts = {
-        "estimator": type(model).__name__,
-        "scaling": scaling.name,
-        "network": _json(_network(model)),
-        "parameters": _json(_parameters(model)),
-        "fit": _json(_fit(model)),
-        "versions": _json(
-            {
-                "greatcircle": __version__,
-                "jax": jax.__version__,
-                "numpy": np.__version__,
-            }
-        ),
+    network = {
+        "sizes": list(model.sizes),
+        "activation": model.activation.name,
+        "bias": model.bias,
     }
+    texts = {
+        "scaling": scaling.name,
+        "network": _json(network),
+        "fit": _json(_fit(model)),
+        "versions": _json(versions()),
+    }
+    if model.training is not None:
+        tensors |= {f"history.{name}": model.training.history[name] for name in Record._fields}
     if certified:
-        certificate = model.certificate_
+        certificate = model.certificate
         tensors |= {f"certificate.{i}": m for i, m in enumerate(certificate.multipliers)}
         tensors["certificate.scale"] = certificate.scale
         texts["certificate"] = _json(
             {
                 "method": certificate.method,
-                "value": encode(certificate.value),
-                "margin": encode(certificate.margin),
-                "gain": encode(certificate.gain),
+                "value": encode_float(certificate.value),
+                "margin": encode_float(certificate.margin),
+                "gain": encode_float(certificate.gain),
             }
         )
     else:
         texts["kind"] = UNCERTIFIED
-    if isinstance(model, LipschitzClassifier):
-        classes = model.classes_
-        if classes.dtype.name in NUMBERS:
-            tensors["classes"] = classes
+    if model.classes is not None:
+        if model.classes.dtype.name in LABEL_TYPES:
+            tensors["classes"] = model.classes
         else:
-            texts["classes"] = _json(_labels(classes))
+            texts["classes"] = _json(_labels(model.classes))
     return tensors, texts
 
 
 def rebuild(tensors: Tensors, texts: Texts) -> Model:
-    """The way back; a ValueError says what does not fit."""
-    with np.errstate(all="ignore"):  # numbers so large that they overflow fit nothing either
-        return _rebuilt(dict(tensors), texts)
+    """Return the model of arrays and texts; a ValueError says what is wrong with them."""
+    with np.errstate(all="ignore"):  # numbers so large that they overflow are rejected below
+        return _rebuild(dict(tensors), texts)
 
 
-def _rebuilt(tensors: Tensors, texts: Texts) -> Model:
+def _rebuild(tensors: Tensors, texts: Texts) -> Model:
     if texts.get("kind") == "checkpoint":
         raise ValueError(
-            "it is a checkpoint of training, no model: fit with checkpoint= its folder and "
+            "it is a checkpoint of training, not a model: fit with checkpoint= its folder and "
             "resume=True, then save the model"
         )
     if texts.get("kind") == UNCERTIFIED:
@@ -120,78 +105,48 @@ def _rebuilt(tensors: Tensors, texts: Texts) -> Model:
             "it has no certificate, because the bound of the model could not be computed when it "
             "was written; safetensors.numpy.load_file reads its arrays"
         )
-    kind = ESTIMATORS.get(_text(texts, "estimator"))
-    if kind is None:
-        raise ValueError(
-            f"its estimator is {texts['estimator']!r}; expected {' or '.join(ESTIMATORS)}"
-        )
-    model = kind().set_params(**_checked_parameters(kind, texts))
-    model.network_ = _checked_network(texts)
-    model.weights_ = _checked_weights(model.network_, tensors)
-    model.scaling_ = _checked_scaling(model.network_, tensors, texts)
-    model.history_ = _checked_history(tensors)
-    _set_fit(model, texts)
-    if isinstance(model, LipschitzClassifier):
-        _set_classes(model, tensors, texts)
-    _set_certificate(model, tensors, texts)
+    sizes, activation, bias = _checked_network(texts)
+    weights = _checked_weights(sizes, bias, tensors)
+    fit = json_section(texts, "fit")
+    model = Model(
+        weights=weights,
+        bias=bias,
+        activation=ACTIVATIONS[activation],
+        scaling=_checked_scaling(sizes, tensors, texts),
+        feature_names=_checked_feature_names(fit, sizes[0]),
+        target_names=_checked_target_names(fit),
+        single_output=_checked_single_output(fit, sizes[-1]),
+        classes=_checked_classes(sizes[-1], tensors, texts),
+        lipschitz=_checked_budget(fit),
+        training=_checked_training(fit, tensors),
+    )
+    model = replace(model, known_certificate=_checked_certificate(model, tensors, texts))
     if tensors:
         raise ValueError(f"it has arrays that belong to no model: {', '.join(sorted(tensors)[:5])}")
     return model
 
 
-def _network(model: Model) -> dict[str, Any]:
-    network = model.network_
-    if ACTIVATIONS.get(network.activation.name) is not network.activation:
-        raise _no_place("activation", network.activation)
-    return {
-        "sizes": list(network.sizes),
-        "activation": network.activation.name,
-        "bias": network.bias,
-    }
-
-
-def _parameters(model: Model) -> dict[str, Any]:
-    """Of the estimator; what belongs to one process and no file is replaced (`docs/storage.md`)."""
-    given = model.get_params(deep=False)
-    given["callbacks"] = [] if isinstance(model.callbacks, list) else ()
-    if not isinstance(model.random_state, int | np.integer):
-        given["random_state"] = None
-    given |= {"checkpoint": None, "resume": False}  # a folder of this machine
-    encoded = {}
-    for name, value in given.items():
-        try:
-            encoded[name] = encode(value)
-        except TypeError:
-            raise _no_place(name, value) from None
-    return encoded
-
-
-def _no_place(name: str, value: Any) -> ValueError:
-    fix = _FIXES.get(name, f"set_params({name}=...) with numbers, text or a tuple of them")
-    return ValueError(
-        f"{name} is {value!r}, which a file cannot hold: it has room for numbers, text and what "
-        f"this library defines, not for code; {fix}"
-    )
-
-
 def _fit(model: Model) -> dict[str, Any]:
-    names = getattr(model, "feature_names_in_", None)
-    fit = {
-        "n_features_in": int(model.n_features_in_),
-        "feature_names_in": None if names is None else [str(name) for name in names],
-        "target_names": list(model.target_names_),
-        "n_iter": int(model.n_iter_),
-        "loss": encode(float(model.loss_)),
-        "outcome": str(model.outcome_),
-        "reason": str(model.reason_),
+    names, trained = model.feature_names, model.training
+    fit: dict[str, Any] = {
+        "n_features_in": model.sizes[0],
+        "feature_names_in": None if names is None else list(names),
+        "target_names": list(model.target_names),
+        "single_output": model.single_output,
+        "lipschitz": None if model.lipschitz is None else encode_float(model.lipschitz),
     }
-    if isinstance(model, LipschitzRegressor):
-        fit["single_output"] = model._single_output
+    if trained is not None:
+        fit |= {
+            "n_iter": len(trained.history["loss"]),
+            "loss": encode_float(float(trained.loss)),
+            "outcome": str(trained.outcome),
+            "reason": str(trained.reason),
+        }
     return fit
 
 
 def _labels(classes: np.ndarray) -> dict[str, Any]:
-    """Labels that are strings; `width` is that of NumPy's type, None for Python's strings."""
+    """Return labels that are strings; `width` is that of NumPy's type, None for Python strings."""
     if classes.dtype.kind not in "UO" or not all(isinstance(c, str) for c in classes):
         raise ValueError(
             f"classes_ has the type {classes.dtype}; expected numbers, bools or strings: "
@@ -215,8 +170,8 @@ def _text(texts: Texts, name: str) -> str:
     return texts[name]
 
 
-def _section(texts: Texts, name: str) -> dict[str, Any]:
-    """One of the texts that hold a JSON object."""
+def json_section(texts: Texts, name: str) -> dict[str, Any]:
+    """Return one of the texts that hold a JSON object."""
     try:
         section = json.loads(_text(texts, name), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -231,7 +186,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _entry(section: dict[str, Any], name: str, *kinds: type) -> Any:
-    """An entry of exactly one of these types: True is no whole number here."""
+    """Return an entry of exactly one of these types: True is no whole number here."""
     if name not in section or type(section[name]) not in kinds:
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"its {name} is {reprlib.repr(section.get(name))}; expected {names}")
@@ -239,15 +194,15 @@ def _entry(section: dict[str, Any], name: str, *kinds: type) -> Any:
 
 
 def _float(section: dict[str, Any], name: str) -> float:
-    """One that may be infinite or NaN."""
-    value = decode(_entry(section, name, float, dict))
-    if type(value) is not float:
-        raise ValueError(f"its {name} is {reprlib.repr(value)}; expected float")
-    return value
+    """Return a number that may be infinite or NaN."""
+    try:
+        return decode_float(_entry(section, name, float, dict))
+    except ValueError as error:
+        raise ValueError(f"its {name} is {error}") from None
 
 
 def _array(tensors: Tensors, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Taken out, so that what is left over belongs to nothing."""
+    """Take an array out of `tensors`, so that what remains belongs to nothing."""
     array = tensors.pop(name, None)
     if array is None:
         raise ValueError(f"it has no array {name!r}")
@@ -259,20 +214,8 @@ def _array(tensors: Tensors, name: str, shape: tuple[int, ...], dtype: Any) -> n
     return array
 
 
-def _checked_parameters(kind: type[Model], texts: Texts) -> dict[str, Any]:
-    """Those that the file's library did not have yet keep their defaults."""
-    given = _section(texts, "parameters")
-    unknown = sorted(set(given) - set(kind().get_params(deep=False)))
-    if unknown:
-        raise ValueError(
-            f"it has parameters that {kind.__name__} of greatcircle {__version__} does "
-            f"not know: {', '.join(unknown[:5])}; use a newer one"
-        )
-    return {name: decode(value) for name, value in given.items()}
-
-
-def _checked_network(texts: Texts) -> Network:
-    section = _section(texts, "network")
+def _checked_network(texts: Texts) -> tuple[tuple[int, ...], str, bool]:
+    section = json_section(texts, "network")
     sizes = _entry(section, "sizes", list)
     activation = _entry(section, "activation", str)
     if activation not in ACTIVATIONS:
@@ -281,38 +224,52 @@ def _checked_network(texts: Texts) -> Network:
         )
     if not all(type(size) is int for size in sizes):
         raise ValueError(f"its sizes are {reprlib.repr(sizes)}; expected whole numbers")
-    return Network(sizes, activation, bias=_entry(section, "bias", bool))
+    if len(sizes) < 2 or min(sizes) < 1:
+        raise ValueError(
+            f"its sizes are {reprlib.repr(sizes)}; expected at least (inputs, outputs), all positive"
+        )
+    return tuple(sizes), activation, _entry(section, "bias", bool)
 
 
-def _checked_weights(network: Network, tensors: Tensors) -> tuple[np.ndarray, ...]:
+def _checked_weights(
+    sizes: tuple[int, ...], bias: bool, tensors: Tensors
+) -> tuple[np.ndarray, ...]:
     first = tensors.get("weights.0", np.zeros(0))
     dtype = first.dtype if first.dtype in FLOATS else FLOATS[-1]
+    shapes = zip((size + bias for size in sizes[:-1]), sizes[1:], strict=True)
     weights = tuple(
-        _array(tensors, f"weights.{i}", shape, dtype) for i, shape in enumerate(network.shapes)
+        _array(tensors, f"weights.{i}", shape, dtype) for i, shape in enumerate(shapes)
     )
     if not all(np.all(np.isfinite(w)) for w in weights):
         raise ValueError("its weights are not all finite")
-    radii = _array(tensors, "radii", (network.depth,), np.float64)
-    if not np.allclose(radii, _radii(weights), rtol=SAME, atol=0):
+    radii = _array(tensors, "radii", (len(weights),), np.float64)
+    if not np.allclose(radii, _radii(weights), rtol=ROUNDING, atol=0):
         raise ValueError("its radii are not the norms of its weights")
     return weights
 
 
-def _checked_history(tensors: Tensors) -> History:
+def _checked_training(fit: Mapping[str, Any], tensors: Tensors) -> Training | None:
+    if "n_iter" not in fit:
+        return None
     rows = np.size(tensors.get("history.loss", ()))
 
     def column(name: str) -> np.ndarray:
         counts = name in tensors and tensors[name].dtype == np.int64
         return _array(tensors, name, (rows,), np.dtype("int64" if counts else "float64"))
 
-    return History({name: column(f"history.{name}") for name in Record._fields})
+    history = History({name: column(f"history.{name}") for name in Record._fields})
+    if _entry(fit, "n_iter", int) != rows:
+        raise ValueError(f"its n_iter is {fit['n_iter']}; its history has {rows} rows")
+    return Training(
+        history, _float(fit, "loss"), _entry(fit, "outcome", str), _entry(fit, "reason", str)
+    )
 
 
-def _checked_scaling(network: Network, tensors: Tensors, texts: Texts) -> Scaling:
+def _checked_scaling(sizes: tuple[int, ...], tensors: Tensors, texts: Texts) -> Scaling:
     name = _text(texts, "scaling")
     if name not in SCALINGS:
         raise ValueError(f"its scaling is {name!r}; expected one of {', '.join(SCALINGS)}")
-    inputs, outputs = network.sizes[0], network.sizes[-1]
+    inputs, outputs = sizes[0], sizes[-1]
     shift, spread, divisor, target_shift, factor = (
         _array(tensors, f"scaling.{part}", shape, np.float64)
         for part, shape in (
@@ -332,39 +289,47 @@ def _checked_scaling(network: Network, tensors: Tensors, texts: Texts) -> Scalin
     return Scaling(name, shift, spread, float(divisor), target_shift, float(factor))
 
 
-def _set_fit(model: Model, texts: Texts) -> None:
-    fit = _section(texts, "fit")
-    model.n_features_in_ = _entry(fit, "n_features_in", int)
-    if model.n_features_in_ != model.network_.sizes[0]:
+def _checked_feature_names(fit: Mapping[str, Any], inputs: int) -> tuple[str, ...] | None:
+    if _entry(fit, "n_features_in", int) != inputs:
         raise ValueError(
-            f"its n_features_in is {model.n_features_in_}; its network has "
-            f"{model.network_.sizes[0]} inputs"
+            f"its n_features_in is {fit['n_features_in']}; its network has {inputs} inputs"
         )
     names = _entry(fit, "feature_names_in", list, type(None))
-    if names is not None:
-        if len(names) != model.n_features_in_ or not all(type(name) is str for name in names):
-            raise ValueError("its feature_names_in are not one name for each input")
-        model.feature_names_in_ = np.array(names, dtype=object)
-    targets = _entry(fit, "target_names", list)
-    if not all(type(name) is str for name in targets):
+    if names is None:
+        return None
+    if len(names) != inputs or not all(type(name) is str for name in names):
+        raise ValueError("its feature_names_in are not one name for each input")
+    return tuple(names)
+
+
+def _checked_target_names(fit: Mapping[str, Any]) -> tuple[str, ...]:
+    names = _entry(fit, "target_names", list)
+    if not all(type(name) is str for name in names):
         raise ValueError("its target_names are not all strings")
-    model.target_names_ = tuple(targets)
-    model.n_iter_ = _entry(fit, "n_iter", int)
-    if model.n_iter_ != len(model.history_["loss"]):
-        raise ValueError(
-            f"its n_iter is {model.n_iter_}; its history has {len(model.history_['loss'])} rows"
-        )
-    model.loss_ = _float(fit, "loss")
-    model.outcome_, model.reason_ = _entry(fit, "outcome", str), _entry(fit, "reason", str)
-    if isinstance(model, LipschitzRegressor):
-        model._single_output = _entry(fit, "single_output", bool)
-        if model._single_output and model.network_.sizes[-1] != 1:
-            raise ValueError(f"its single output comes from {model.network_.sizes[-1]} units")
+    return tuple(names)
 
 
-def _set_classes(model: LipschitzClassifier, tensors: Tensors, texts: Texts) -> None:
+def _checked_single_output(fit: Mapping[str, Any], outputs: int) -> bool:
+    # Files of classifiers written by version 0.1 have no such entry.
+    single = _entry(fit, "single_output", bool) if "single_output" in fit else False
+    if single and outputs != 1:
+        raise ValueError(f"its single output comes from {outputs} units")
+    return single
+
+
+def _checked_budget(fit: Mapping[str, Any]) -> float | None:
+    if fit.get("lipschitz") is None:
+        return None
+    budget = _float(fit, "lipschitz")
+    if not 0 < budget < np.inf:
+        raise ValueError(f"its lipschitz is {budget!r}; expected a positive number")
+    return budget
+
+
+def _checked_classes(outputs: int, tensors: Tensors, texts: Texts) -> np.ndarray | None:
+    if "classes" not in tensors and "classes" not in texts:
+        return None
     classes = tensors.pop("classes") if "classes" in tensors else _checked_labels(texts)
-    outputs = model.network_.sizes[-1]
     expected = 2 if outputs == 1 else outputs
     # NaN is larger than nothing, so it fails here as well.
     if classes.shape != (expected,) or not np.all(classes[1:] > classes[:-1]):
@@ -372,11 +337,11 @@ def _set_classes(model: LipschitzClassifier, tensors: Tensors, texts: Texts) -> 
             f"its classes are {str(classes)[:100]}; expected {expected} different labels in order, "
             f"for a network with {outputs} outputs"
         )
-    model._learn_classes(classes)
+    return classes
 
 
 def _checked_labels(texts: Texts) -> np.ndarray:
-    section = _section(texts, "classes")
+    section = json_section(texts, "classes")
     labels = _entry(section, "labels", list)
     width = _entry(section, "width", int, type(None))
     if not labels or not all(type(label) is str for label in labels):
@@ -388,12 +353,12 @@ def _checked_labels(texts: Texts) -> np.ndarray:
     return np.array(labels, dtype=f"U{width}")
 
 
-def _set_certificate(model: Model, tensors: Tensors, texts: Texts) -> None:
-    """The bound is what a user trusts: its proof is checked before anyone reads it."""
-    stored = _section(texts, "certificate")
+def _checked_certificate(model: Model, tensors: Tensors, texts: Texts) -> Certificate:
+    """Return the certificate, whose proof has been checked."""
+    stored = json_section(texts, "certificate")
     method, value = _entry(stored, "method", str), _float(stored, "value")
     margin, gain = _float(stored, "margin"), _float(stored, "gain")
-    hidden, of = model.network_.sizes[1:-1], stack(model)
+    hidden, of = model.sizes[1:-1], stack(model)
     multipliers = [
         _array(tensors, f"certificate.{i}", (units,), np.float64) for i, units in enumerate(hidden)
     ]
@@ -410,4 +375,4 @@ def _set_certificate(model: Model, tensors: Tensors, texts: Texts) -> None:
             f"its certificate says {value!r} ({method[:40]}), but "
             f"{verdict.reason or 'its method is not tight'}: do not trust this file"
         )
-    model._certified = (model.weights_, model.scaling_, model.network_), found
+    return found

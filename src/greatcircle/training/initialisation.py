@@ -21,7 +21,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import DTypeLike
 
-from greatcircle._runtime.precision import checked_dtype, optimised, precision
+from greatcircle._runtime.dtypes import checked_dtype
+from greatcircle._runtime.precision import optimisation_level, precision
 from greatcircle.data.rows import checked_share, row_norms, sampled
 from greatcircle.data.scaling import Scaling
 from greatcircle.network.network import Network, Weights, checked_radii
@@ -174,7 +175,7 @@ def _even_radii(
 
 
 # It runs once: a program that is quickly compiled is worth more than a quick one.
-@partial(jax.jit, static_argnums=0, compiler_options=optimised(0))
+@partial(jax.jit, static_argnums=0, compiler_options=optimisation_level(0))
 def _radii_one_by_one(network: Network, weights: Weights, inputs: Array, share: Array) -> Array:
     radii, h = [], inputs.T
     for w in weights:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from greatcircle._runtime.precision import checked_dtype
+from greatcircle._runtime.dtypes import checked_dtype
 from greatcircle.optimise import stopping
 from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.steps import Step

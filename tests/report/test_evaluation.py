@@ -8,7 +8,7 @@ from sklearn.metrics import confusion_matrix, r2_score
 from greatcircle import LipschitzClassifier, LipschitzRegressor
 from greatcircle.data.split import split
 from greatcircle.datasets import ground_effect
-from greatcircle.model.evaluation import Evaluation, Part, _errors, confusion, evaluate
+from greatcircle.report.evaluation import Evaluation, Part, _errors, confusion, evaluate
 
 ROWS = 200
 

@@ -1,4 +1,4 @@
-"""An estimator's parameters as JSON, and back, with their exact types.
+"""Parameters of an estimator as JSON values, and back, with their exact types.
 
 Plain JSON values stand for themselves. Everything else is an object with one of these keys:
 
@@ -13,7 +13,6 @@ Plain JSON values stand for themselves. Everything else is an object with one of
 | "object" | a direction, step or loss of this library, by the name of its class | "fields" |
 """
 
-import math
 import reprlib
 from dataclasses import fields
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 from greatcircle.network.activations import ACTIVATIONS, Activation
 from greatcircle.objective import losses
 from greatcircle.optimise import directions, steps
+from greatcircle.storage.floats import decode_float, encode_float
 
 OBJECTS: dict[str, type] = {
     kind.__name__: kind
@@ -49,15 +49,12 @@ NUMBERS = (
     "float16", "float32", "float64",
 )  # fmt: skip
 
-_FLOATS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
 def encode(value: Any) -> Any:
     """As what `json.dumps` takes; TypeError where the value has no such form."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
-        return value if math.isfinite(value) else {"float": str(value)}
+        return encode_float(value)
     if type(value) is list:
         return [encode(v) for v in value]
     if type(value) is tuple:
@@ -104,8 +101,8 @@ def _decode(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     match value:
-        case {"float": name}:
-            return _FLOATS[name]
+        case {"float": _}:
+            return decode_float(value)
         case {"tuple": list(entries)}:
             return tuple(map(_decode, entries))
         case {"activation": name}:

@@ -1,0 +1,137 @@
+"""Save and load estimators: a model file with the parameters of the estimator beside the model."""
+
+import json
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from greatcircle import storage
+from greatcircle._runtime.versions import __version__
+from greatcircle.estimators.classifier import LipschitzClassifier
+from greatcircle.estimators.parameters import decode, encode
+from greatcircle.estimators.regressor import LipschitzRegressor
+from greatcircle.network.activations import ACTIVATIONS
+
+__all__ = ["encoded", "load", "save"]
+
+Estimator = LipschitzRegressor | LipschitzClassifier
+
+ESTIMATORS: dict[str, type[Estimator]] = {
+    kind.__name__: kind for kind in (LipschitzRegressor, LipschitzClassifier)
+}
+
+_KEEP_CODE = "keep such a model with pickle or cloudpickle"
+
+_FIXES = {
+    "activation": f"train with one of {', '.join(ACTIVATIONS)}, or {_KEEP_CODE}",
+    "loss": (
+        f"only further training needs it: set_params(loss='auto') before saving, or {_KEEP_CODE}"
+    ),
+    "method": (
+        f"only further training needs it: set_params(method='auto') before saving, or {_KEEP_CODE}"
+    ),
+}
+
+
+def save(estimator: BaseEstimator, path: str | PathLike[str]) -> None:
+    """Write a fitted estimator to a file, completely or not at all.
+
+    Parameters
+    ----------
+    estimator
+        A fitted `LipschitzRegressor` or `LipschitzClassifier`. `callbacks`, a `random_state` that
+        is an object and the state of the direction are not stored (`docs/storage.md`).
+    path
+        A name that ends in .safetensors, in a folder that exists. An existing file is replaced
+        atomically: a reader sees the old one or the new one.
+
+    Raises
+    ------
+    ValueError
+        If a parameter holds a user's own code (activation, loss, direction, step).
+    """
+    storage.save(estimator, path, _texts(estimator))
+
+
+def encoded(estimator: BaseEstimator, *, certified: bool = True) -> bytes:
+    """Return the bytes of the file of a fitted estimator, with its certificate or without."""
+    return storage.encoded(estimator, _texts(estimator), certified=certified)
+
+
+def load(path: str | PathLike[str]) -> Estimator:
+    """Read the estimator that `save` wrote.
+
+    It predicts bit for bit like the saved one. Its certificate has been verified for the weights
+    and the scaling in the file.
+
+    Parameters
+    ----------
+    path
+        The file.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged, altered, of a newer format, or not a greatcircle model.
+    """
+    model, texts = storage.load_with_texts(path)
+    try:
+        kind = ESTIMATORS.get(texts.get("estimator", ""))
+        if kind is None:
+            raise ValueError(
+                f"its estimator is {texts.get('estimator')!r}; expected {' or '.join(ESTIMATORS)}"
+            )
+        if (kind is LipschitzClassifier) != (model.classes is not None):
+            raise ValueError(f"its estimator is {kind.__name__}, which does not fit its classes")
+        estimator = kind().set_params(**_checked_parameters(kind, texts))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be loaded: {error}") from error
+    return estimator._with_model(model)
+
+
+def _texts(estimator: Any) -> dict[str, str]:
+    if ESTIMATORS.get(type(estimator).__name__) is not type(estimator):
+        raise TypeError(
+            f"model is a {type(estimator).__name__}; expected a fitted {' or '.join(ESTIMATORS)}: "
+            "of a pipeline, save its last step"
+        )
+    check_is_fitted(estimator)
+    parameters = json.dumps(_parameters(estimator), allow_nan=False)
+    return {"estimator": type(estimator).__name__, "parameters": parameters}
+
+
+def _parameters(estimator: Any) -> dict[str, Any]:
+    """Return the parameters as JSON values, without what belongs to one process."""
+    given = estimator.get_params(deep=False)
+    given["callbacks"] = [] if isinstance(estimator.callbacks, list) else ()
+    if not isinstance(estimator.random_state, int | np.integer):
+        given["random_state"] = None
+    given |= {"checkpoint": None, "resume": False}  # a folder of this machine
+    encoded = {}
+    for name, value in given.items():
+        try:
+            encoded[name] = encode(value)
+        except TypeError:
+            fix = _FIXES.get(name, f"set_params({name}=...) with numbers, text or a tuple of them")
+            raise ValueError(
+                f"{name} is {value!r}, which a file cannot hold: it stores numbers, text and "
+                f"objects of this library, but no code; {fix}"
+            ) from None
+    return encoded
+
+
+def _checked_parameters(kind: type[Estimator], texts: dict[str, str]) -> dict[str, Any]:
+    """Return the parameters; those that an older library did not have keep their defaults."""
+    given = storage.json_section(texts, "parameters")
+    unknown = sorted(set(given) - set(kind().get_params(deep=False)))
+    if unknown:
+        raise ValueError(
+            f"it has parameters that {kind.__name__} of greatcircle {__version__} does "
+            f"not know: {', '.join(unknown[:5])}; use a newer one"
+        )
+    return {name: decode(value) for name, value in given.items()}

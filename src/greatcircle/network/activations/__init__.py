@@ -1,0 +1,6 @@
+"""The activations that the theory allows, and `declare` for a user's own."""
+
+from greatcircle.network.activations.builtin import ACTIVATIONS, REFUSED, Activation, get
+from greatcircle.network.activations.declared import declare
+
+__all__ = ["ACTIVATIONS", "REFUSED", "Activation", "declare", "get"]
