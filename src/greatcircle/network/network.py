@@ -212,7 +212,7 @@ class Network:
             gradient.append(self._gradient(trace.inputs[i], sums[-1]))
             if i > 0:
                 hidden.append(matrices[i] @ sums[-1])
-                sums.append(hidden[-1] * _slope(self.activation, trace.sums[i - 1]))
+                sums.append(hidden[-1] * self.activation.slope(trace.sums[i - 1]))
         return tuple(gradient[::-1]), Adjoints(tuple(sums[::-1]), tuple(hidden[::-1]))
 
     def jvp(self, weights: Weights, velocity: Weights, trace: Trace) -> Array:
@@ -235,7 +235,7 @@ class Network:
 
         push = by_velocity(0)
         for i in range(1, len(weights)):
-            hidden = push * _slope(self.activation, trace.sums[i - 1])[:, None]
+            hidden = push * self.activation.slope(trace.sums[i - 1])[:, None]
             push = apart(_product(matrices[i], hidden.reshape(len(hidden), -1))) + by_velocity(i)
         return push
 
@@ -254,14 +254,10 @@ class Network:
             if self.activation.curved:
                 bend = self.activation.curvature(trace.sums[i - 1])
                 curvature += jnp.sum(adjoints.hidden[i - 1] * bend * push**2)
-            hidden = push * _slope(self.activation, trace.sums[i - 1])
+            hidden = push * self.activation.slope(trace.sums[i - 1])
             curvature += 2 * jnp.sum(adjoints.sums[i] * _product(turning[i], hidden))
             push = _product(matrices[i], hidden) + self.layer(trace.inputs[i], velocity[i])
         return push, curvature
-
-
-def _slope(activation: Activation, z: Array) -> Array:
-    return jax.jvp(activation, (z,), (jnp.ones_like(z),))[1]
 
 
 def _product(w: Array, h: Array) -> Array:
