@@ -29,7 +29,7 @@ def thinned(cases, every):
     ]
 
 
-SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.most_bent is not None)
+SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.max_second_derivative is not None)
 
 
 @dataclass(frozen=True)

@@ -214,11 +214,11 @@ class Network:
                 sums.append(hidden[-1] * self.activation.slope(trace.sums[i - 1]))
         return tuple(gradient[::-1]), Adjoints(tuple(sums[::-1]), tuple(hidden[::-1]))
 
-    def push(self, weights: Weights, velocity: Weights, trace: Trace) -> Array:
-        """Velocity f' of the outputs along w + t·velocity."""
-        return self.pushes(weights, tuple(v[None] for v in velocity), trace)[:, 0]
+    def jvp(self, weights: Weights, velocity: Weights, trace: Trace) -> Array:
+        """Return the velocity f' of the outputs along w + t·velocity."""
+        return self.jvps(weights, tuple(v[None] for v in velocity), trace)[:, 0]
 
-    def pushes(self, weights: Weights, velocities: Weights, trace: Trace) -> Array:
+    def jvps(self, weights: Weights, velocities: Weights, trace: Trace) -> Array:
         """The same along each of a stack of velocities: (outputs, velocities, rows).
 
         They go together through every product.
@@ -251,7 +251,7 @@ class Network:
         curvature = jnp.zeros((), push.dtype)
         for i in range(1, len(weights)):
             if self.activation.curved:
-                bend = self.activation.bend(trace.sums[i - 1])
+                bend = self.activation.curvature(trace.sums[i - 1])
                 curvature += jnp.sum(adjoints.hidden[i - 1] * bend * push**2)
             hidden = push * self.activation.slope(trace.sums[i - 1])
             curvature += 2 * jnp.sum(adjoints.sums[i] * _product(turning[i], hidden))
