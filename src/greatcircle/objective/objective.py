@@ -1,4 +1,4 @@
-"""Protocols of the objectives that the loop minimises: `Objective` and `LayeredObjective`.
+"""Protocols of the objectives that the loop minimises, from `Objective` to `LayeredObjective`.
 
 The loop calls three passes over the data, each reusing the one before through a cache:
 
@@ -25,7 +25,15 @@ from greatcircle.geometry.sphere import Tree
 from greatcircle.network.network import Network
 from greatcircle.objective.losses import Loss
 
-__all__ = ["LayeredObjective", "Objective", "layered", "quadratic_form", "value_of"]
+__all__ = [
+    "LayeredObjective",
+    "Objective",
+    "SecondOrderObjective",
+    "layered",
+    "quadratic_form",
+    "second_order",
+    "value_of",
+]
 
 Scalar = Float[Array, ""]
 PerLayer = Float[Array, " layers"]
@@ -33,7 +41,7 @@ PerLayer = Float[Array, " layers"]
 
 @runtime_checkable
 class Objective(Protocol):
-    """A twice differentiable loss. All values are in units of `unit`."""
+    """A differentiable loss. All values are in units of `unit`."""
 
     @property
     def unit(self) -> Any:
@@ -52,6 +60,11 @@ class Objective(Protocol):
         """Return the gradient and the cache for `second_order`."""
         ...
 
+
+@runtime_checkable
+class SecondOrderObjective(Objective, Protocol):
+    """An objective with second derivatives."""
+
     def second_order(self, weights: Tree, velocity: Tree, cache: Any) -> Scalar:
         """Return vᵀ ∇²L v."""
         ...
@@ -64,7 +77,7 @@ class Objective(Protocol):
 
 
 @runtime_checkable
-class LayeredObjective(Objective, Protocol):
+class LayeredObjective(SecondOrderObjective, Protocol):
     """The loss of a network, with statistics of its layers over the data."""
 
     @property
@@ -132,6 +145,19 @@ def layered(objective: Objective, user: str, instead: str) -> LayeredObjective:
         raise TypeError(
             f"{user} needs a Problem with a Network, because it uses its layers; for any other "
             f"objective use {instead}"
+        )
+    return objective
+
+
+def second_order(objective: Objective, user: str) -> SecondOrderObjective:
+    """Return the objective as a `SecondOrderObjective`, or raise TypeError.
+
+    `user` is the direction or step that needs second derivatives, for the error.
+    """
+    if not isinstance(objective, SecondOrderObjective):
+        raise TypeError(
+            f"{user} needs second derivatives, which a {type(objective).__name__} does not have; "
+            "use a direction and a step that need gradients only"
         )
     return objective
 

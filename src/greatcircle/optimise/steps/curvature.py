@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 
 from greatcircle.geometry import sphere
-from greatcircle.objective.objective import Objective
+from greatcircle.objective.objective import Objective, second_order
 from greatcircle.optimise import arc as arcs
 from greatcircle.optimise.arc import ArcStart
 from greatcircle.optimise.record import Evaluations
@@ -35,7 +35,8 @@ class Curvature:
         return Evaluations(second=1)
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Needs second derivatives."""
+        second_order(objective, f"step {type(self).__name__}")
 
     def propose(self, start: ArcStart) -> Proposal:
         """Algorithm 2, line by line."""
@@ -76,7 +77,8 @@ class ComparedCurvature:
         return Evaluations(second=1, forward=2)
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Needs second derivatives."""
+        second_order(objective, f"step {type(self).__name__}")
 
     def propose(self, start: ArcStart) -> Proposal:
         """Return the angle of {0, ε, t*} with the lowest loss, the first among equals."""

@@ -1,9 +1,11 @@
 """Angles that follow a schedule: for stochastic directions, whose arcs are not measured."""
 
 import math
-from dataclasses import dataclass
 
+import equinox as eqx
 import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
 
 from greatcircle.objective.objective import Objective
 from greatcircle.optimise.arc import ArcStart
@@ -13,8 +15,7 @@ from greatcircle.optimise.steps.step import Proposal
 __all__ = ["CosineSchedule"]
 
 
-@dataclass(frozen=True)
-class CosineSchedule:
+class CosineSchedule(eqx.Module):
     """From `first` down to zero along half a cosine, in `total` steps.
 
     Parameters
@@ -25,8 +26,8 @@ class CosineSchedule:
         Number of steps.
     """
 
-    first: float
-    total: int
+    first: float | Float[Array, ""]
+    total: int | Float[Array, ""]
 
     @property
     def cost(self) -> Evaluations:
