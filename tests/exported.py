@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from greatcircle.optimise.watch import History
 
 from greatcircle import LipschitzRegressor, Network
 from greatcircle.data.scaling import SCALINGS, Scaling
 from greatcircle.datasets import ground_effect
 from greatcircle.network.activations import ACTIVATIONS
-from greatcircle.optimise.watch import History
 from greatcircle.training.initialisation import initialise
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion"]

@@ -23,8 +23,9 @@ def main() -> None:
         wait = 5 if dies else 120
         address = f"127.0.0.1:{port}"
         jax.distributed.initialize(address, count, process, shutdown_timeout_seconds=wait)
-    from greatcircle import Network, Problem, directions, spread, stopping
     from greatcircle.optimise.lasting import descend_lasting
+
+    from greatcircle import Network, Problem, directions, spread, stopping
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((ROWS, 4))

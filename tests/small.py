@@ -9,10 +9,11 @@ import pytest
 
 from greatcircle import Network, Problem, certificate, sphere
 from greatcircle.certificate.stack import stack
+from greatcircle.geometry.great_circle import Arc
 from greatcircle.network.activations import ACTIVATIONS
 from greatcircle.objective.losses import LOSSES
 from greatcircle.optimise import arc as arcs
-from greatcircle.optimise.arc import Arc, Here
+from greatcircle.optimise.arc import ArcStart
 from oracle import activate
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
@@ -104,7 +105,7 @@ def start_of_arc(problem, weights, heading, radii):
     loss, left = problem.forward(weights)
     gradient, left = problem.backward(weights, left)
     arc = Arc(weights, heading, radii)
-    return Here(problem, arc, gradient, left, loss, arcs.slope(arc, gradient))
+    return ArcStart(problem, arc, gradient, left, loss, arcs.slope(arc, gradient))
 
 
 def steepest_arc(s, problem, speeds):

@@ -8,11 +8,11 @@ import peers
 import pytest
 from contenders import CONTENDERS, contest
 from contenders.ours import unscaled
+from greatcircle._runtime.allocator import KEEP
 from peers_page import write
 from peers_summary import Entry, summarise
 
 from greatcircle import LipschitzRegressor, certificate
-from greatcircle._runtime.allocator import KEEP
 from greatcircle.datasets import ground_effect
 
 ONE_OF_EACH_FAMILY = (

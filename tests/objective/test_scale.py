@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from greatcircle.optimise.lasting import descend_lasting
 
 from greatcircle import Network, Problem, descend, directions, spread, steps, stopping
 from greatcircle.objective import chunks as parts
@@ -20,7 +21,6 @@ from greatcircle.objective.chunks import WHOLE
 from greatcircle.objective.sharding import _gathered
 from greatcircle.optimise import loop as descent
 from greatcircle.optimise.checkpoint import NAME
-from greatcircle.optimise.lasting import descend_lasting
 from small import LOSS_NAMES, small, thinned
 
 SCRIPT = Path(__file__).parents[1] / "scale_script.py"

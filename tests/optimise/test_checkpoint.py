@@ -1,4 +1,4 @@
-"""A fit that was cut short goes on bit for bit."""
+"""An interrupted fit resumes with bit-identical results."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from greatcircle import LipschitzClassifier, LipschitzRegressor
 from greatcircle.optimise.checkpoint import NAME
-from greatcircle.training import training
+from greatcircle.training import data as training_data
 from small import thinned
 
 RNG = np.random.default_rng(0)
@@ -66,9 +66,9 @@ def test_a_fit_in_two_parts_is_the_fit_in_one(tmp_path, kind, changes, dtype):
 @pytest.fixture
 def small_stream(monkeypatch):
     """Streams as long ones are treated, with few rows."""
-    monkeypatch.setattr(training, "SAMPLE", 100)
-    monkeypatch.setattr(training, "FIRST_BATCH", 10)
-    monkeypatch.setattr(training, "LARGEST_BATCH", 40)
+    monkeypatch.setattr(training_data, "SAMPLE", 100)
+    monkeypatch.setattr(training_data, "FIRST_BATCH", 10)
+    monkeypatch.setattr(training_data, "LARGEST_BATCH", 40)
 
 
 def stream(kind, folder, X=X):
@@ -179,7 +179,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"cannot be resumed from: its checksum"):
         model(tmp_path, resume=True).fit(X, Y)
     path.write_bytes((tmp_path / "model.safetensors").read_bytes())
-    with pytest.raises(ValueError, match=r"it is a model, no checkpoint"):
+    with pytest.raises(ValueError, match=r"it is a model, not a checkpoint"):
         model(tmp_path, resume=True).fit(X, Y)
 
 
@@ -188,7 +188,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     [
         ({"resume": True}, "resume is True and checkpoint is None"),
         ({"checkpoint": "there", "warm_start": True}, "checkpoint and warm_start"),
-        ({"checkpoint": "there", "checkpoint_seconds": -1}, "checkpoint_seconds is -1"),
+        ({"checkpoint": "there", "checkpoint_interval": -1}, "checkpoint_interval is -1"),
         ({"checkpoint": __file__}, "which is a file; expected a folder"),
     ],
 )
@@ -205,7 +205,7 @@ sys.path[:0] = [sys.argv[1], sys.argv[1] + "/.."]
 from test_checkpoint import X, Y, model
 print("begins", flush=True)
 changes = {"batch_size": 8} if sys.argv[3] == "batches" else {}
-model(sys.argv[2], max_iter=100_000, checkpoint_seconds=0, **changes).fit(X, Y)
+model(sys.argv[2], max_iter=100_000, checkpoint_interval=0, **changes).fit(X, Y)
 """
 
 

@@ -6,6 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from greatcircle.optimise.majorants import (
+    data_majorant_terms,
+    majorant_terms,
+    smooth_majorant_terms,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,11 +19,6 @@ from greatcircle import Network, Problem, descend, sphere
 from greatcircle.network.activations import declare
 from greatcircle.optimise import arc as arcs
 from greatcircle.optimise.arc import Arc, Here
-from greatcircle.optimise.majorants import (
-    data_majorant_terms,
-    majorant_terms,
-    smooth_majorant_terms,
-)
 from greatcircle.optimise.steps import DataMajorant, Majorant, SmoothMajorant
 from small import LOSS_NAMES, SMOOTH_NAMES, small, start_of_arc, steepest_arc, thinned
 

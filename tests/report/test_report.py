@@ -15,9 +15,9 @@ import pytest
 
 from greatcircle import report
 from greatcircle.experiments.run import paper_numbers
-from greatcircle.report.evaluation import Bounds, Part, Slices
 from greatcircle.report import model_charts
 from greatcircle.report.animation import svg
+from greatcircle.report.evaluation import Bounds, Part, Slices
 
 HOSTILE = (
     "</script><script>document.title='taken'</script><img src=x onerror=alert(1)>&\"'`{{ 7*7 }}"

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import polars as pl
 import pytest
+from greatcircle.optimise.watch import History
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -37,11 +38,10 @@ from greatcircle import (
     storage,
 )
 from greatcircle._runtime.container import opened, sealed
+from greatcircle.estimators.parameters import decode, encode
 from greatcircle.network.activations import declare
 from greatcircle.optimise.record import Record
-from greatcircle.optimise.watch import History
 from greatcircle.storage.contents import describe, rebuild
-from greatcircle.estimators.parameters import decode, encode
 from greatcircle.training.methods import DIRECTIONS, STEPS
 from small import ACTIVATION_NAMES
 

@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from greatcircle.certificate.proof import Certificate
 from greatcircle.data.checks import about_text, names_of
 from greatcircle.data.rows import checked_share
-from greatcircle.data.rows import checked_share
 from greatcircle.data.scaling import Scaling
 from greatcircle.data.streams import Rows, Source, source
 from greatcircle.estimators import summary

@@ -57,7 +57,7 @@ class TensorBoard:
         Where TensorBoard looks: `tensorboard --logdir folder`.
     """
 
-    SHOWN = ("loss", "validation_loss", "angle", "slope", "lipschitz", "seconds")
+    SHOWN = ("loss", "validation_loss", "angle", "slope", "spectral_bound", "seconds")
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.folder = Path(folder)

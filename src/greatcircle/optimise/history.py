@@ -13,7 +13,7 @@ __all__ = ["History"]
 class History(dict[str, np.ndarray]):
     """The iterations of a fit as columns; `pandas.DataFrame(history)` makes a data frame."""
 
-    SHOWN = ("iteration", "loss", "validation_loss", "angle", "slope", "seconds", "lipschitz")
+    SHOWN = ("iteration", "loss", "validation_loss", "angle", "slope", "seconds", "spectral_bound")
 
     @classmethod
     def of(cls, rows: Sequence[Record]) -> Self:

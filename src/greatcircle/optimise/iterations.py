@@ -89,7 +89,7 @@ class Batch(eqx.Module):
 
 
 class Measured(NamedTuple):
-    """What a program measures of each iteration; losses in the units of the loss."""
+    """What a program measures of each iteration; losses in units of that of the zero function."""
 
     loss: Array
     angle: Array
@@ -100,6 +100,11 @@ class Measured(NamedTuple):
     halvings: Array
     forward: Array
     products: Array
+
+    def in_unit(self, unit: Any) -> "Measured":
+        """Return the same with losses multiplied by a unit."""
+        names = ("loss", "slope", "curvature", "predicted", "actual")
+        return self._replace(**{name: getattr(self, name) * unit for name in names})
 
 
 class Result(NamedTuple):
@@ -321,20 +326,20 @@ def _evaluate(
 
 def _record(objective: Objective, loop: _Loop, new: Point, stop: Rule) -> _Loop:
     """Return the loop after an accepted step."""
-    old, unit = loop.point, jnp.asarray(objective.unit, new.loss.dtype)
+    old = loop.point
     row = Measured(
-        loss=new.loss * unit,
+        loss=new.loss,
         angle=loop.angle,
-        slope=old.slope * unit,
-        curvature=old.curvature * unit,
-        predicted=old.predicted * unit,
-        actual=(loop.reference - new.loss) * unit,
+        slope=old.slope,
+        curvature=old.curvature,
+        predicted=old.predicted,
+        actual=loop.reference - new.loss,
         halvings=loop.halvings,
         forward=loop.forward + 1,
         products=new.products,
     )
     is_start = loop.count < 0
-    updated = stop.update(loop.stop_state, row)
+    updated = stop.update(loop.stop_state, row.in_unit(jnp.asarray(objective.unit, row.loss.dtype)))
     stop_state = jax.tree.map(
         lambda a, b: jnp.where(is_start, a, b.astype(a.dtype)), loop.stop_state, updated
     )
@@ -401,6 +406,6 @@ def _refused(
         chooser = batch.objective if batch.chooser is None else batch.chooser
         return chooser.value(matrices) < point.loss
 
-    asked = separate & matters
+    asked = separate & matters & (angle < FULL_TURN)
     accepts = jax.lax.cond(asked, ask, lambda: jnp.asarray(False))
     return separate & (~matters | accepts), asked.astype(jnp.int32)

@@ -36,7 +36,7 @@ from greatcircle.optimise.schedules import AllRows, RandomBatches, RowSchedule
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import Rule
 
-__all__ = ["LostProcess", "Result", "State", "Update", "descend", "iterate"]
+__all__ = ["LostProcess", "Result", "State", "Update", "descend", "initial_state", "iterate"]
 
 log = logging.getLogger(__name__)
 
@@ -194,7 +194,7 @@ def descend(
         if checkpoint is not None:
             checkpoint = checkpoint.bound_to(objective, direction, step)
             if checkpoint.saved is not None:
-                state, records = checkpoint.saved.state(begin), list(checkpoint.saved.records)
+                state, records = checkpoint.saved.state(_kept(begin)), [*checkpoint.saved.records]
         state = begin if state is None else _restarted(state, stop, records)
         run = _Run(state, records, float(objective.unit))
         updates = iterate(
@@ -261,7 +261,7 @@ def _consume(
                     if callback(record, sphere.unpack(weights)):
                         run.ending = Ending(Outcome.STOPPED, "the callback asked to stop")
             if checkpoint is not None:
-                checkpoint.write_if_due(run.state, run.records)
+                checkpoint.write_if_due(_kept(run.state), run.records)
             if run.ending is not None:
                 break
     except KeyboardInterrupt:
@@ -272,7 +272,7 @@ def _consume(
     result = run.result()
     log.info("%s after %d iterations: %s", result.outcome, len(run.records), result.reason)
     if checkpoint is not None:
-        checkpoint.write(run.state, run.records)
+        checkpoint.write(_kept(run.state), run.records)
     return result
 
 
@@ -317,8 +317,9 @@ def iterate(
             yield Update(state, (), (), Evaluations(), batch)
             return
         fraction, sees_all = schedule.fraction, schedule.uses_all_rows
+        unit = float(batch.objective.unit)
         result, seconds = advance(batch, state, schedule.rows, one_by_one)
-        records = advance.records(result, recorded, seconds, fraction)
+        records = advance.records(result, recorded, seconds, fraction, unit)
         recorded += len(records)
         rejected = Evaluations(forward=float(result.forward)).times(fraction)
         evaluations = _total(records).plus(rejected)
@@ -376,14 +377,19 @@ class _Advance:
         return state, Update(state, (), (), evaluations.times(fraction), ending)
 
     def records(
-        self, result: iterations.Result, recorded: int, seconds: float, fraction: float
+        self,
+        result: iterations.Result,
+        recorded: int,
+        seconds: float,
+        fraction: float,
+        unit: float,
     ) -> tuple[Record, ...]:
         """Return the records of a program; its iterations share its time equally."""
         count = int(result.count)
         columns = Measured(*(np.asarray(column)[:count].tolist() for column in result.measured))
         records = []
         for i in range(count):
-            row = Measured(*(column[i] for column in columns))
+            row = Measured(*(column[i] for column in columns)).in_unit(unit)
             spent = Evaluations(forward=row.forward).plus(self._accepted(row.products))
             records.append(
                 Record(
@@ -482,6 +488,11 @@ def initial_state(
     return State(jnp.asarray(radii), point, stop.init(), position)
 
 
+def _kept(state: State) -> State:
+    """Return what a checkpoint keeps: stopping rules are repeated from the records."""
+    return replace(state, stop=())
+
+
 def _restarted(state: State, stop: Rule, records: Sequence[Record]) -> State:
     """Return the state with the stopping rules as they are after the records."""
     rules = stop.init()
@@ -549,7 +560,7 @@ def _raise_lost_process(run: _Run, checkpoint: Checkpoint | None, error: Excepti
         "ended or cannot be reached: look for its error, and start all of them again"
     )
     if checkpoint is not None:
-        checkpoint.write(run.state, run.records)
+        checkpoint.write(_kept(run.state), run.records)
         lost.add_note(f"the checkpoint is {checkpoint.path}; resume it with resume=True")
     raise lost from error
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from greatcircle import report
-from greatcircle.estimators import files as estimator_files
 from greatcircle._runtime import container as sealed
 from greatcircle._runtime import versions as provenance
+from greatcircle.estimators import files as estimator_files
 from greatcircle.figures import curves as figures
 from greatcircle.figures import model as model_figures
-from greatcircle.report.evaluation import Evaluation, Model, Slices
 from greatcircle.report import model_charts
+from greatcircle.report.evaluation import Evaluation, Model, Slices
 
 MOST_TARGETS, MOST_INPUTS = 12, 12
 """Panels that a chart has, at the most."""

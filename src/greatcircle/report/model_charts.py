@@ -10,8 +10,8 @@ import numpy as np
 import plotly.graph_objects as go
 
 from greatcircle.figures.curves import ANGLE, COLOURS, CONSTANT, TRAIN
-from greatcircle.report.evaluation import Bounds, Part, Slices, evenly, residual_shares
 from greatcircle.report.charts import LEGEND_BELOW, panel_title
+from greatcircle.report.evaluation import Bounds, Part, Slices, evenly, residual_shares
 
 DOTS = 800
 """Rows of each part that a chart shows, at the most."""

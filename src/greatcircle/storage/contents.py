@@ -251,6 +251,9 @@ def _checked_weights(
 def _checked_training(fit: Mapping[str, Any], tensors: Tensors) -> Training | None:
     if "n_iter" not in fit:
         return None
+    # Files of version 0.1 have another name for it.
+    if "history.lipschitz" in tensors:
+        tensors["history.spectral_bound"] = tensors.pop("history.lipschitz")
     rows = np.size(tensors.get("history.loss", ()))
 
     def column(name: str) -> np.ndarray:
