@@ -70,9 +70,11 @@ def models(rng: np.random.Generator, folder: Path) -> int:
         if step:
             there += 0.3 * spread * rng.standard_normal(x.shape)
             way *= 1 + 0.3 * rng.standard_normal(x.shape)
-        if bound.at_least is not None:
+        if bound.min_input_norm is not None:
             size = np.linalg.norm(there, axis=1, keepdims=True)
-            there *= np.maximum(1, (bound.at_least + np.linalg.norm(way, axis=1)[:, None]) / size)
+            there *= np.maximum(
+                1, (bound.min_input_norm + np.linalg.norm(way, axis=1)[:, None]) / size
+            )
         end = there + way
         rise = outputs(end).reshape(count, -1) - outputs(there).reshape(count, -1)
         rise, run = np.linalg.norm(rise, axis=1), np.linalg.norm(end - there, axis=1)
@@ -81,7 +83,7 @@ def models(rng: np.random.Generator, folder: Path) -> int:
         slope = (rise - room) / run
         better = slope > steepest
         x[better], v[better], steepest = there[better], way[better], np.maximum(slope, steepest)
-    if bound.at_least is None:
+    if bound.min_input_norm is None:
         slopes = np.linalg.norm(model.jacobian(x), 2, axis=(1, 2))
         assert slopes.max() <= bound.value * (1 + 1e-9)
     return 21 * count
@@ -150,11 +152,11 @@ def certificates(rng: np.random.Generator, folder: Path) -> int:
             altered = replace(altered, value=found.value * 10 ** rng.uniform(-6, -0.3))
         if not certificate.verify(altered, model):
             continue
-        same = ("scale", "gain", "digest", "declared", "at_least", "inputs", "holds")
+        same = ("scale", "gain", "digest", "declared", "min_input_norm", "inputs", "holds")
         for name in same:
             assert np.array_equal(getattr(altered, name), getattr(found, name)), (name, altered)
         assert altered.margin >= found.margin * found.value / altered.value * (1 - 1e-6)
-        if found.box is None and found.inputs is None and found.at_least is None:
+        if found.box is None and found.inputs is None and found.min_input_norm is None:
             assert altered.value >= slope * (1 - 1e-9)
     return 30
 
@@ -182,7 +184,7 @@ def _some_bound(model: Any, rng: np.random.Generator) -> certificate.Certificate
     if choice == 1:
         return certificate.tight(model, inputs=inputs)
     if choice == 2 and model.scaling_.name == "paper":
-        return certificate.tight(model, at_least=float(10 ** rng.uniform(-1, 1)))
+        return certificate.tight(model, min_input_norm=float(10 ** rng.uniform(-1, 1)))
     return getattr(certificate, str(rng.choice(["tight", "fast", "spectral"])))(model)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from greatcircle import Network, Problem, certificate, sphere
-from greatcircle.certificate.stack import stack
+from greatcircle.certificate.scaled_network import as_scaled_network
 from greatcircle.network.activations import ACTIVATIONS
 from greatcircle.objective.losses import LOSSES
 from greatcircle.optimise import arc as arcs
@@ -180,7 +180,7 @@ def attack_bounds(rng, weights, biases, activation, count):
 
 def rounding(model, X):
     """How far predictions can be from those of the same weights and inputs without rounding."""
-    of = stack(model)
+    of = as_scaled_network(model)
     scaled = 2.0**-51 * np.linalg.norm((np.abs(X) + np.abs(of.shift)) * of.scale, axis=1)
     name = model.network_.activation.name
     error = evaluated(*model.layers(), name, model.scaling_.inputs(X))[1]

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from greatcircle import LipschitzRegressor, Network, certificate
 from greatcircle.certificate import Box, digest, verify
 from greatcircle.certificate.box import slopes_in_box
-from greatcircle.certificate.closed_form import recursion
-from greatcircle.certificate.interior import optimum
-from greatcircle.certificate.proof import narrowed
-from greatcircle.certificate.stack import stack
+from greatcircle.certificate.closed_form import eclipse_fast
+from greatcircle.certificate.lipsdp import optimal_multipliers
+from greatcircle.certificate.proof import gram_factor
+from greatcircle.certificate.scaled_network import as_scaled_network
 from greatcircle.data.scaling import Scaling
 from greatcircle.network.activations import declare
 from oracle import activate
@@ -79,16 +79,16 @@ def test_an_independent_solver_finds_the_same_bound(activation, depth):
     pytest.importorskip("clarabel")
     weights, _ = random_network(depth, sizes_of_depth(depth))
     tight = certificate.tight(weights, activation=activation)
-    exact = certificate.exact(weights, activation=activation)
+    exact = certificate.sdp(weights, activation=activation)
     assert exact.value == pytest.approx(tight.value, rel=2e-3)
-    assert exact.method == "exact"
+    assert exact.method == "sdp"
     assert verify(exact, weights)
 
 
 def test_exact_needs_an_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "clarabel", None)
     with pytest.raises(ImportError, match=r"greatcircle\[sdp\]"):
-        certificate.exact(random_network(0, (2, 3, 1))[0])
+        certificate.sdp(random_network(0, (2, 3, 1))[0])
 
 
 @given(seed=st.integers(0, 10**6), depth=st.integers(2, 8), activation=st.sampled_from(
@@ -97,8 +97,8 @@ def test_exact_needs_an_extra(monkeypatch):
 def test_no_multipliers_prove_less_than_tight(seed, depth, activation):
     """The program is convex: no step towards any other multipliers may lower the bound."""
     weights, _ = random_network(seed, sizes_of_depth(depth))
-    of = stack(weights, activation=activation)
-    multipliers, value = optimum(of.matrices, of.slopes())
+    of = as_scaled_network(weights, activation=activation)
+    multipliers, value = optimal_multipliers(of.matrices, of.slopes())
     rng = np.random.default_rng(seed)
     for size in (1e-3, 1e-1):
         moved = [m * np.exp(size * rng.standard_normal(m.shape)) for m in multipliers]
@@ -111,12 +111,12 @@ def test_no_multipliers_prove_less_than_tight(seed, depth, activation):
 
 def test_the_recursion_would_be_wrong_for_abs():
     weights = [[[1.0, -1.0]], [[1.0], [1.0]]]
-    for name in ("tight", "exact", "fast", "spectral"):
+    for name in ("tight", "sdp", "fast", "spectral"):
         found = getattr(certificate, name)(weights, activation="abs")
         assert found.value == pytest.approx(2, rel=1e-6)
         assert verify(found, weights)
     matrices = [np.transpose(w) for w in weights]
-    assert recursion(matrices)[1] == pytest.approx(np.sqrt(2))
+    assert eclipse_fast(matrices)[1] == pytest.approx(np.sqrt(2))
     assert certificate.lower(weights, activation="abs", starts=8).value == pytest.approx(2)
 
 
@@ -131,7 +131,7 @@ def test_identity_multiplies(depth):
 
 def test_one_layer_is_its_norm():
     weights, _ = random_network(0, (5, 3))
-    for name in ("tight", "exact", "fast", "spectral"):
+    for name in ("tight", "sdp", "fast", "spectral"):
         found = getattr(certificate, name)(weights)
         assert found.value == pytest.approx(np.linalg.norm(weights[0], 2), rel=1e-9)
         assert verify(found, weights)
@@ -364,7 +364,9 @@ def test_a_proof_for_other_slopes_does_not_hold_for_the_network():
     """Slopes are part of what is proved: abs cannot be proved with the multipliers of relu."""
     weights, _ = random_network(0, (3, 8, 8, 2))
     found = certificate.tight(weights)
-    assert not verify(replace(found, slopes=stack(weights, activation="abs").slopes()), weights)
+    assert not verify(
+        replace(found, slopes=as_scaled_network(weights, activation="abs").slopes()), weights
+    )
 
 
 def test_a_verdict_says_why_and_what_was_not_checked(models):
@@ -388,8 +390,8 @@ def test_a_verdict_says_why_and_what_was_not_checked(models):
         ("max", lambda m: certificate.fast(m)),
         ("standard", lambda m: certificate.tight(m, inputs=[1, 3])),
         ("standard", lambda m: certificate.local(m, [3, 0, 1, 0], [3.1, 0.1, 1.1, 0.1])),
-        ("paper", lambda m: certificate.tight(m, at_least=10.0)),
-        ("paper", lambda m: certificate.tight(m, at_least=10.0, inputs=[0])),
+        ("paper", lambda m: certificate.tight(m, min_input_norm=10.0)),
+        ("paper", lambda m: certificate.tight(m, min_input_norm=10.0, inputs=[0])),
     ],
 )
 def test_no_field_of_a_models_certificate_can_be_altered(models, kind, bound):
@@ -413,12 +415,12 @@ def test_no_field_of_a_models_certificate_can_be_altered(models, kind, bound):
         {"inputs": (2,)}
         if found.inputs
         else {"inputs": (1, 2), "scale": found.scale * [0, 1, 1, 0]},
-        {"at_least": 20.0 if found.at_least else 1.0},
+        {"min_input_norm": 20.0 if found.min_input_norm else 1.0},
         {"multipliers": tuple(m * 1000 for m in found.multipliers)},
     ]
     if found.holds != "everywhere":
         alterations.append({"holds": "everywhere"})
-        everywhere = {"holds": "everywhere", "inputs": None, "at_least": None, "box": None}
+        everywhere = {"holds": "everywhere", "inputs": None, "min_input_norm": None, "box": None}
         alterations.append(everywhere)
         alterations.append(everywhere | {"slopes": certificate.tight(model).slopes})
     for change in alterations:
@@ -468,7 +470,7 @@ def test_no_bound_is_too_low_for_numbers_of_any_size(seed):
     weights = [np.ldexp(rng.uniform(0.5, 1, (1, 1)), p) for p in powers[:-1]]
     weights.append(np.ldexp(rng.uniform(0.5, 1, (1, 3)), powers[-1]))
     scale, gain = np.ldexp(rng.uniform(0.5, 1, 2), rng.choice([-540, -100, 0, 100, 540], 2))
-    plain = stack(weights, orientation="in-out")
+    plain = as_scaled_network(weights, orientation="in-out")
     square = math.prod(Fraction(float(w[0, 0])) ** 2 for w in weights[:-1])
     square *= sum(Fraction(float(w)) ** 2 for w in weights[-1][0])
     units = (Fraction(float(scale)) * Fraction(float(gain))) ** 2
@@ -558,7 +560,7 @@ def test_narrowed_layers_are_no_smaller_in_exact_arithmetic(seed):
     a = rng.standard_normal((rows, columns)) * 10.0 ** rng.integers(-100, 100, (rows, 1))
     if seed % 3 == 0:
         a[-1] = a[0]  # linearly dependent
-    square = narrowed(a)
+    square = gram_factor(a)
     assert square.shape == (rows, rows)
     exact, larger = ([[Fraction(v) for v in row] for row in m.tolist()] for m in (a, square))
     difference = [
@@ -656,7 +658,7 @@ def test_the_papers_scaling_is_bounded_away_from_zero(models):
     model = models[1]["paper"]
     rng = np.random.default_rng(2)
     for least in (0.5, 1.0, 10.0):
-        bound = certificate.tight(model, at_least=least)
+        bound = certificate.tight(model, min_input_norm=least)
         assert f"{least:g}" in bound.holds
         assert bound.value == pytest.approx(certificate.tight(model).value / least, rel=1e-6)
         a = rng.standard_normal((2000, 4))
@@ -665,12 +667,12 @@ def test_the_papers_scaling_is_bounded_away_from_zero(models):
         b = np.where(np.linalg.norm(b, axis=1, keepdims=True) < least, a, b)
         rise = np.linalg.norm(model.predict(a) - model.predict(b), axis=1)
         assert np.all(rise <= bound.value * np.linalg.norm(a - b, axis=1) + 1e-12)
-        lower = certificate.lower(model, at_least=least, starts=16)
+        lower = certificate.lower(model, min_input_norm=least, starts=16)
         assert lower.value <= bound.value * CLOSE
         assert np.linalg.norm(lower.at) == pytest.approx(least)
         slope = np.linalg.norm(model.jacobian(lower.at[None])[0], 2)
         assert slope == pytest.approx(lower.value, rel=1e-6)
-        block = certificate.lower(model, at_least=least, inputs=[0], starts=16)
+        block = certificate.lower(model, min_input_norm=least, inputs=[0], starts=16)
         assert block.value <= lower.value * CLOSE
 
 
@@ -762,7 +764,7 @@ def test_a_certificate_in_a_box_is_checked_with_the_box():
         {"high": np.full(4, np.nan)},
     ):
         assert not verify(replace(found, box=replace(found.box, **change)), weights, biases)
-    hidden = replace(found, at_least=1.0, holds="for ‖x‖ ≥ 1")  # words that leave out the box
+    hidden = replace(found, min_input_norm=1.0, holds="for ‖x‖ ≥ 1")  # words that leave out the box
     assert "exclude each other" in str(verify(hidden, weights, biases))
     slopes = tuple(s.copy() for s in found.slopes)
     slopes[0][:, 1] *= 0.5
