@@ -31,6 +31,7 @@ import test_signals
 from exported import handmade
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, cli, load
 from greatcircle._runtime.container import opened, sealed
+from greatcircle.model import as_model
 from greatcircle.network.activations import declare
 from small import ACTIVATION_NAMES, attack_bounds, random_network, rounding
 
@@ -114,25 +115,12 @@ def _fitted(rng: np.random.Generator) -> tuple[Any, np.ndarray]:
 
 
 def _rounding(model: Any, X: np.ndarray) -> np.ndarray:
-    """How far outputs can be off by rounding; of a declared activation, what its slope allows."""
-    if isinstance(model, LipschitzClassifier):
-        model = _Logits(model)
-    if model.network_.activation is WAVE:
-        return 1e-12 * (1 + np.linalg.norm(model.predict(X).reshape(len(X), -1), axis=1)) + (
+    """Bound the rounding error of outputs; for a declared activation, by what its slope allows."""
+    if model.model_.activation is WAVE:
+        return 1e-12 * (1 + np.linalg.norm(model.model_.outputs(X), axis=1)) + (
             1e-13 * model.certificate_.value * np.linalg.norm(X, axis=1)
         )
     return rounding(model, X)
-
-
-class _Logits:
-    """A classifier that predicts its logits."""
-
-    def __init__(self, model: LipschitzClassifier) -> None:
-        self._model = model
-        self.predict = lambda X: model.decision_function(X).reshape(len(X), -1)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
 
 
 # --- certificates and files -----------------------------------------------------------------------
@@ -168,22 +156,24 @@ def _handmade(rng: np.random.Generator) -> Any:
 
 
 def _rows(model: Any, rng: np.random.Generator) -> np.ndarray:
-    x = rng.standard_normal((200, model.n_features_in_)) * 10 ** rng.uniform(-1, 1, (200, 1))
-    if model.scaling_.name == "paper":
+    plain = as_model(model)
+    x = rng.standard_normal((200, plain.sizes[0])) * 10 ** rng.uniform(-1, 1, (200, 1))
+    if plain.scaling.name == "paper":
         return x / np.minimum(1, np.linalg.norm(x, axis=1, keepdims=True))
-    return model.scaling_.shift + x * model.scaling_.spread * model.scaling_.divisor
+    return plain.scaling.shift + x * plain.scaling.spread * plain.scaling.divisor
 
 
 def _some_bound(model: Any, rng: np.random.Generator) -> certificate.Certificate:
-    columns = model.n_features_in_
+    plain = as_model(model)
+    columns, scaling = plain.sizes[0], plain.scaling.name
     inputs = rng.permutation(columns)[: rng.integers(1, columns + 1)].tolist()
     choice = rng.integers(4)
-    if choice == 0 and model.scaling_.name != "paper":
+    if choice == 0 and scaling != "paper":
         middle = _rows(model, rng)[0]
         return certificate.local(model, middle - 0.1, middle + 0.1)
     if choice == 1:
         return certificate.tight(model, inputs=inputs)
-    if choice == 2 and model.scaling_.name == "paper":
+    if choice == 2 and scaling == "paper":
         return certificate.tight(model, min_input_norm=float(10 ** rng.uniform(-1, 1)))
     return getattr(certificate, str(rng.choice(["tight", "fast", "spectral"])))(model)
 
@@ -335,7 +325,7 @@ def names(rng: np.random.Generator, folder: Path) -> int:
     if not model.exists():  # refused, as with a name that is blank
         return 1
     _run(["predict", str(model), str(path), "--out", str(out / "p.csv")])
-    _run(["certify", str(model), "--blocks", f"{_odd(rng)}=0,1", "--out", str(out / "bounds")])
+    _run(["certify", str(model), "--groups", f"{_odd(rng)}=0,1", "--out", str(out / "bounds")])
     _run(["export", str(model), "--to", str(rng.choice(["c", "numpy", "torch"]))])
     return 4
 

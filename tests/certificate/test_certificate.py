@@ -619,6 +619,13 @@ def test_no_pair_is_beyond_a_bound(seed, activation, bias):
     attack_bounds(rng, weights, biases, activation, 500)
 
 
+def _changed(estimator, **changes):
+    """Return a copy of an estimator whose model has other fields, and no certificate yet."""
+    changed = copy(estimator)
+    changed.model_ = replace(estimator.model_, **changes, known_certificate=None)
+    return changed
+
+
 @pytest.fixture(scope="module")
 def models():
     rng = np.random.default_rng(0)
@@ -627,9 +634,11 @@ def models():
     first = LipschitzRegressor((8, 6), max_iter=5, random_state=0, scaling="standard").fit(X, Y)
     fitted = {"standard": first}
     for name in ("max", "paper"):
-        fitted[name] = copy(first)
-        fitted[name].scaling_ = Scaling.fit(name, X, Y)
-    fitted["max"].weights_ = tuple(np.asarray(w, np.float32) for w in first.weights_)
+        weights = first.model_.weights
+        if name == "max":
+            weights = tuple(np.asarray(w, np.float32) for w in weights)
+        scaling = Scaling.fit(name, X, Y)
+        fitted[name] = _changed(first, weights=weights, scaling=scaling)
     return X, fitted
 
 
@@ -775,10 +784,10 @@ def test_a_certificate_in_a_box_is_checked_with_the_box():
 
 def test_boxes_in_physical_units_by_name(models):
     X, fitted = models
-    model = copy(fitted["standard"])
-    model.feature_names_in_ = np.array(["z", "v", "q", "u"], dtype=object)
+    model = fitted["standard"].model_
+    model = replace(model, feature_names=("z", "v", "q", "u"))
     whole = certificate.local(model, {}, {})
-    assert whole.value == pytest.approx(model.certificate_.value, rel=1e-6)
+    assert whole.value == pytest.approx(model.certificate.value, rel=1e-6)
     block = certificate.tight(model, inputs=["z"]).value
     for low, high in (({"z": 3.0}, {"z": 3.5}), ({"z": 0.0, "v": -1.0}, {"z": 1.0, "v": 1.0})):
         found = certificate.local(model, low, high, inputs=["z"])
@@ -788,7 +797,6 @@ def test_boxes_in_physical_units_by_name(models):
     there = certificate.local(model, low, high)
     assert there.value <= whole.value * CLOSE
     a, b = np.random.default_rng(0).uniform(low, high, (2, 1000, 4))
-    model = fitted["standard"]  # which knows no names to warn of
     rise = np.linalg.norm(model.predict(a) - model.predict(b), axis=1)
     run = np.linalg.norm(a - b, axis=1)
     assert np.all(rise <= there.value * run + rounding(model, a) + rounding(model, b))
