@@ -121,6 +121,15 @@ def _steepest_arc(problem, weights, radii, speeds):
     return start_of_arc(problem, weights, heading, radii)
 
 
+ROUNDING_FACTOR = 1 + 1e-9
+"""Allowance for rounding where two bounds or slopes are compared."""
+
+
+def sizes_of_depth(depth):
+    """Return random sizes from 2 to 8 for a network with this number of layers."""
+    return tuple(np.random.default_rng(depth).integers(2, 9, depth + 1).tolist())
+
+
 def random_network(seed, sizes, bias=False):
     """Return random weights (fan_in, fan_out) and, with `bias`, biases; otherwise None."""
     rng = np.random.default_rng(seed)
