@@ -8,7 +8,6 @@ largest Jacobian norm at the end points and at the starts.
 """
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -42,9 +41,6 @@ CHUNK_ENTRIES = 2**20
 
 KINK = 1e-12
 """A unit may be at a kink if |z| is smaller than this part of the sum of its terms' sizes."""
-
-SINGLE_THREAD_WIDTH = 64
-"""Units of the widest layer up to which more than one thread costs more than it gains."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +101,9 @@ def lower(
         raise ValueError(f"starts is {starts!r}; expected a whole number from 1 up")
     rng = np.random.default_rng(seed)
     rows = np.empty((0, len(network.scale))) if X is None else _scaled_rows(X, network)
-    narrow = max(map(max, (w.shape for w in network.weights))) <= SINGLE_THREAD_WIDTH
-    with one_thread() if narrow else nullcontext():
+    with (
+        one_thread()
+    ):  # several threads wait for one another on a busy machine: 3 to 7 times slower
         y, norms = _search(_Function(network), rows, int(starts), rng)
     best = int(np.argmax(norms))
     return Lower(float(norms[best]), _in_units_of_X(y[best], network))
