@@ -62,7 +62,7 @@ def test_json_is_all_there_is_on_standard_output(stored, capsys):
         (["--blocks", "u=w1"], "inputs has 'w1'; expected numbers from 0 to 11, or names"),
         (["--gain", "u=0.1"], "expected one of --blocks: none is given"),
         (["--blocks", "u=u1", "--gain", "u=much"], "expected a block and a positive number"),
-        (["--at-least", "2"], "at_least belongs to scaling='paper'"),
+        (["--at-least", "2"], "min_input_norm is only for scaling='paper'"),
     ],
 )
 def test_mistakes_are_named(stored, capsys, more, words):

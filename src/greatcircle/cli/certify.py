@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     inputs = {block: [_input(part, names) for part in parts] for block, parts in blocks.items()}
     messages = Console(stderr=True)
     with messages.status("bounding"):
-        found = report.bounded(model, inputs, at_least=options.at_least, exact=options.exact)
+        found = report.bounded(model, inputs, min_input_norm=options.at_least, sdp=options.exact)
     summary = report.results(found, gain)
     if options.out is not None:
         written = report.write(options.out, found, summary, options.model.name, options.command)

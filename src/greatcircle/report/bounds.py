@@ -19,7 +19,7 @@ COLOURS = {
     "spectral": "#6C6C6C",
     "fast": "#00757F",
     "tight": "#0B5FA5",
-    "exact": "#5B3FA0",
+    "sdp": "#5B3FA0",
     "lower": "#B34700",
 }
 
@@ -38,8 +38,8 @@ def bounded(
     model: Any,
     blocks: Mapping[str, Sequence[str | int]],
     *,
-    at_least: float | None = None,
-    exact: bool = False,
+    min_input_norm: float | None = None,
+    sdp: bool = False,
 ) -> Bounds:
     """All bounds of a fitted model.
 
@@ -49,19 +49,19 @@ def bounded(
         A fitted model.
     blocks
         Inputs of each block, by name or number.
-    at_least
+    min_input_norm
         As for `certificate.tight`.
-    exact
+    sdp
         Whether Clarabel is asked as well.
     """
     methods = [certificate.frobenius, certificate.spectral, certificate.fast, certificate.tight]
-    if exact:
-        methods.append(certificate.exact)
+    if sdp:
+        methods.append(certificate.sdp)
     certificates, lower = {}, {}
     for name, inputs in {ALL: None, **blocks}.items():
-        found = [method(model, inputs=inputs, at_least=at_least) for method in methods]
+        found = [method(model, inputs=inputs, min_input_norm=min_input_norm) for method in methods]
         certificates[name] = {c.method: c for c in found}
-        lower[name] = certificate.lower(model, inputs=inputs, at_least=at_least).value
+        lower[name] = certificate.lower(model, inputs=inputs, min_input_norm=min_input_norm).value
     return Bounds(model, certificates, lower)
 
 
