@@ -1,5 +1,6 @@
-"""Small random problems and networks for the tests, and how exact their outputs are."""
+"""Small random problems and networks for the tests, and error bounds of their outputs."""
 
+import os
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -9,18 +10,25 @@ import pytest
 
 from greatcircle import Network, Problem, certificate, sphere
 from greatcircle.certificate.stack import stack
+from greatcircle.geometry.great_circle import Arc
 from greatcircle.network.activations import ACTIVATIONS
 from greatcircle.objective.losses import LOSSES
 from greatcircle.optimise import arc as arcs
-from greatcircle.optimise.arc import Arc, Here
+from greatcircle.optimise.arc import ArcStart
 from oracle import activate
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
+SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.max_second_derivative is not None)
 LOSS_NAMES = tuple(LOSSES)
+
+unless_types_are_checked = pytest.mark.skipif(
+    bool(os.environ.get("GREATCIRCLE_CHECK_SHAPES")),
+    reason="arguments of the wrong type, which GREATCIRCLE_CHECK_SHAPES reports first",
+)
 
 
 def thinned(cases, every):
-    """One case of so many by default; the others are slow tests."""
+    """Return the cases, all but every n-th marked as slow."""
     return [
         pytest.param(
             *(c if isinstance(c, tuple) else (c,)), marks=() if i % every == 0 else pytest.mark.slow
@@ -29,12 +37,9 @@ def thinned(cases, every):
     ]
 
 
-SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.max_second_derivative is not None)
-
-
 @dataclass(frozen=True)
 class Small:
-    """A problem with its data and a starting point, all in plain arrays."""
+    """A problem with its data and initial weights, all as NumPy arrays."""
 
     network: Network
     weights: tuple[np.ndarray, ...]
@@ -57,9 +62,9 @@ def small(
     away_from_kinks: float = 0.0,
     bias: bool = False,
 ) -> Small:
-    """Random sizes, radii, weights and data; `away_from_kinks` keeps every |z| above a margin.
+    """Draw sizes, radii, weights (biases included) and data.
 
-    With `bias`, the biases are random too.
+    `away_from_kinks` keeps every |z| above a margin.
     """
     rng = np.random.default_rng(seed)
     outputs = 3 if loss == "softmax" else int(rng.integers(2, 4))
@@ -74,7 +79,7 @@ def small(
         )
         X = rng.standard_normal((rows, sizes[0]))
         sums, outputs_norm = _smallest_sum(network, weights, X)
-        if sums >= away_from_kinks and outputs_norm > 1e-3:  # and not every unit is off
+        if sums >= away_from_kinks and outputs_norm > 1e-3:  # and some units are active
             break
     else:
         raise AssertionError(f"no draw keeps |z| above {away_from_kinks}")
@@ -90,6 +95,7 @@ def small(
 def _smallest_sum(
     network: Network, weights: tuple[np.ndarray, ...], X: np.ndarray
 ) -> tuple[float, float]:
+    """Return the smallest |z| of all hidden units and rows, and the norm of the outputs."""
     h, smallest = X.T, np.inf
     for w in weights[:-1]:
         z = network.layer(h, w)
@@ -100,15 +106,15 @@ def _smallest_sum(
 
 @jax.jit
 def start_of_arc(problem, weights, heading, radii):
-    """What a step rule is told where an arc begins."""
-    loss, left = problem.forward(weights)
-    gradient, left = problem.backward(weights, left)
+    """Return what a step rule gets at the start of an arc."""
+    loss, cache = problem.forward(weights)
+    gradient, cache = problem.backward(weights, cache)
     arc = Arc(weights, heading, radii)
-    return Here(problem, arc, gradient, left, loss, arcs.slope(arc, gradient))
+    return ArcStart(problem, arc, gradient, cache, loss, arcs.slope(arc, gradient))
 
 
 def steepest_arc(s, problem, speeds):
-    """The same along the steepest descent, with layers of these speeds."""
+    """Return the start of an arc along the steepest descent, with layers of these speeds."""
     return _steepest_arc(problem, s.weights, np.asarray(s.radii), speeds)
 
 

@@ -86,7 +86,7 @@ def unpack(tree: Tree) -> Tree:
     return jax.tree.unflatten(tree.structure, matrices)
 
 
-def stacked(matrices: Sequence[Array]) -> Float[Array, "matrices rows columns"]:
+def stacked(matrices: Sequence[Array | np.ndarray]) -> Float[Array, "matrices rows columns"]:
     """Stack matrices, padded with zeros on the right and below."""
     rows, columns = (max(m.shape[axis] for m in matrices) for axis in (0, 1))
     return jnp.stack(
@@ -171,7 +171,7 @@ def distance(x: Tree, y: Tree) -> Scalar:
 def random_points(
     rng: np.random.Generator,
     shapes: tuple[tuple[int, ...], ...],
-    radius: ArrayLike = 1.0,
+    radius: ArrayLike | Sequence[float] = 1.0,
     dtype: DTypeLike = np.float32,
 ) -> tuple[np.ndarray, ...]:
     """Draw a point uniformly from a product of spheres."""

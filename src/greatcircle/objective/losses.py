@@ -7,7 +7,7 @@ for the squared loss alone, into one for every loss here (it multiplies Q).
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 
+@runtime_checkable
 class Loss(Protocol):
     """What the rest of the library asks of a loss."""
 

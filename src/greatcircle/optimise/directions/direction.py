@@ -1,6 +1,6 @@
 """The protocol of a direction: what the loop passes to it, and what it returns."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -48,6 +48,7 @@ class Choice(NamedTuple):
     """Gauss-Newton products used, in passes over all the data."""
 
 
+@runtime_checkable
 class Direction(Protocol):
     """A pair of pure functions, `init` and `choose`."""
 

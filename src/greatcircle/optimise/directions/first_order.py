@@ -1,7 +1,7 @@
 """Directions that need only gradients: steepest descent and conjugate gradients."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -87,7 +87,7 @@ class MajorantSteepest:
         heading = sphere.normalise(position.gradient, -1.0)
         units = sphere.unpack(sphere.scale(heading, position.radii))
         rate = jnp.sqrt(objective.moments(units, position.cache)[2])
-        k = rate * gains.after(gains.operator_norms(sphere.unpack(position.weights)))
+        k = rate * gains.gains_after(gains.operator_norms(sphere.unpack(position.weights)))
         worth = ratio(sphere.norm(position.gradient), k)
         speeds = ratio(ratio(worth, jnp.max(worth)) ** (1 / (TRUST_EXPONENT - 1)), k)
         speeds = ratio(speeds, jnp.max(speeds))
@@ -101,6 +101,7 @@ class _Last(NamedTuple):
     direction: Tree
 
 
+@runtime_checkable
 class Beta(Protocol):
     """A formula for the β of nonlinear conjugate gradients."""
 

@@ -56,8 +56,8 @@ class ComparedCurvature:
     """Method 1 with the true loss compared at {0, ε, t*}, as in Section 3.2.1.
 
     The paper describes this before it simplifies to Algorithm 2, which trusts the expansion. It
-    takes two more forward passes. If 0 has the lowest loss, half of t* is proposed, and the loop
-    goes on halving.
+    takes two more forward passes. If 0 has the lowest loss, it proposes half of Algorithm 2's
+    angle, and the loop halves further.
 
     Parameters
     ----------

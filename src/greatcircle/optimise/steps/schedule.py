@@ -1,9 +1,11 @@
-"""Angles that follow a schedule: for stochastic directions, whose arcs are not measured."""
+"""Angles that depend on the iteration alone, for stochastic directions."""
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 
 import jax.numpy as jnp
+import numpy as np
 
 from greatcircle.objective.objective import Objective
 from greatcircle.optimise.arc import ArcStart
@@ -15,7 +17,7 @@ __all__ = ["CosineSchedule"]
 
 @dataclass(frozen=True)
 class CosineSchedule:
-    """From `first` down to zero along half a cosine, in `total` steps.
+    """Fall from `first` to zero along half a cosine, in `total` steps.
 
     Parameters
     ----------
@@ -28,13 +30,19 @@ class CosineSchedule:
     first: float
     total: int
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.first, Real) or not 0 < float(self.first) < np.inf:
+            raise ValueError(f"first is {self.first!r}; expected a positive angle in radians")
+        if not isinstance(self.total, int | np.integer) or self.total < 1:
+            raise ValueError(f"total is {self.total!r}; expected a whole number of at least 1")
+
     @property
     def cost(self) -> Evaluations:
         """Nothing beyond the gradient."""
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def propose(self, start: ArcStart) -> Proposal:
         """Return the angle of this iteration."""
