@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from greatcircle import Network, Problem, descend
+from greatcircle import Network, Problem, descend, sphere
 from greatcircle.geometry.great_circle import Arc
 from greatcircle.network.activations import declare
 from greatcircle.optimise import arc as arcs

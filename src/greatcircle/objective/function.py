@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from greatcircle._runtime.precision import precision
 from greatcircle.geometry.sphere import Tree
 from greatcircle.objective.objective import quadratic_form
 
@@ -90,4 +91,5 @@ def function_objective(user: Any, dtype: np.dtype) -> FunctionObjective:
             f"problem is a {type(user).__name__} without a method loss(weights); expected a "
             "Problem, a function of the weights, or an object with such a method"
         )
-    return FunctionObjective(jnp.ones((), dtype), _Identity(user))
+    with precision(dtype):
+        return FunctionObjective(jnp.ones((), dtype), _Identity(user))

@@ -1,8 +1,8 @@
 """A network, a loss and scaled data: the objective whose passes are written by hand.
 
 The passes of `objective.py` share their matrix products through caches. Many rows, and rows on
-several devices, are passed chunk by chunk (`chunks.py`): then a cache holds only the weights and the
-gradient, and each later pass recomputes the rest.
+several devices, are passed chunk by chunk (`chunks.py`): then a cache holds only the weights and
+the gradient, and each later pass recomputes the rest.
 """
 
 from collections.abc import Callable, Sequence
