@@ -1,3 +1,5 @@
+"""Stopping rules: thresholds, combinations, reasons."""
+
 import pytest
 
 from greatcircle.optimise.record import Record
@@ -56,3 +58,17 @@ def test_reaching_the_iteration_limit_is_not_convergence():
 def test_invalid_iterations_are_rejected(iterations):
     with pytest.raises(ValueError, match="max_iter is"):
         MaxIter(iterations)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (DecreaseBelow(0.002), "the loss fell by less than 0.2 % in 10 iterations"),
+        (DecreaseBelow(0.05, 1), "the loss fell by less than 5 % in one iteration"),
+        (MaxIter(200), "the limit of 200 iterations"),
+        (SlopeBelow(1e-8), "the slope fell below 1e-06 % of the loss per radian"),
+        (LossBelow(0.5), "the loss fell to 0.5"),
+    ],
+)
+def test_reasons_are_in_words(rule, reason):
+    assert rule.reason == reason

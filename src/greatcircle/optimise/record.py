@@ -1,16 +1,18 @@
-"""What is written down of each iteration."""
+"""The record of an iteration, and counts of the passes over the data."""
 
 import math
 from typing import NamedTuple
 
+__all__ = ["Evaluations", "Record"]
+
 
 class Evaluations(NamedTuple):
-    """Passes over the data, by kind; a pass over part of the rows counts as that part."""
+    """Passes over the data, by kind; a pass over a fraction of the rows counts as that fraction."""
 
     forward: float = 0
     """Losses."""
     backward: float = 0
-    """Gradients, each on top of a forward pass."""
+    """Gradients, each after a forward pass."""
     second: float = 0
     """Second derivatives along an arc."""
     higher: float = 0
@@ -19,19 +21,19 @@ class Evaluations(NamedTuple):
     """Gauss-Newton products."""
 
     def plus(self, other: "Evaluations") -> "Evaluations":
-        """Kind by kind."""
+        """Return the sum of each kind."""
         return Evaluations(*(a + b for a, b in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> "Evaluations":
-        """All kinds alike."""
+        """Multiply each kind."""
         return Evaluations(*(factor * a for a in self))
 
 
 class Record(NamedTuple):
-    """One iteration. Loss and all that derives from it are in the units of the loss.
+    """One iteration. Losses and their derivatives are in the units of the loss.
 
-    In `history_` and in callbacks of an estimator, that is the unit of the targets, squared for the
-    squared loss.
+    In `history_` and in the callbacks of an estimator, that is the unit of the targets, squared for
+    the squared loss.
     """
 
     iteration: int
@@ -39,11 +41,11 @@ class Record(NamedTuple):
     loss: float
     """After the step."""
     angle: float
-    """Taken, after any halvings."""
+    """The angle taken, after any halvings."""
     slope: float
     """L̄'(0) along the arc that was taken."""
     curvature: float
-    """L̄''(0), NaN for a step rule that does not look at it."""
+    """L̄''(0), or NaN if the step rule does not compute it."""
     predicted: float
     """Decrease of the loss that the step rule's model predicted for its own angle."""
     actual: float
@@ -56,8 +58,8 @@ class Record(NamedTuple):
     higher: float
     products: float
     seconds: float
-    """Wall-clock time of the iteration; no decision looks at it."""
+    """Wall-clock time of the iteration; no decision depends on it."""
     validation_loss: float = math.nan
-    """Of the part that an estimator's `early_stopping` holds out; NaN without one."""
+    """Loss of the rows that an estimator's `early_stopping` holds out; otherwise NaN."""
     lipschitz: float = math.nan
     """∏‖W_i‖_op in the units of the data; NaN outside an estimator, where these are not known."""

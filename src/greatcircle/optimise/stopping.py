@@ -1,7 +1,7 @@
-"""When to stop: small rules joined with `|`, as in `MaxIter(200) | SlopeBelow(1e-8)`.
+"""Stopping rules, joined with `|`, as in `MaxIter(200) | SlopeBelow(1e-8)`.
 
-A rule looks at the records so far and says yes or no. Each says whether a yes means convergence:
-running out of iterations does not.
+A rule looks at the records so far and decides whether to stop. Each says whether that means
+convergence: reaching the iteration limit does not.
 """
 
 from abc import ABC, abstractmethod
@@ -14,18 +14,32 @@ import numpy as np
 
 from greatcircle.optimise.record import Record
 
+__all__ = [
+    "DecreaseBelow",
+    "FirstOf",
+    "LossBelow",
+    "MaxIter",
+    "Rule",
+    "Since",
+    "SlopeBelow",
+    "since",
+]
+
 
 class Rule(ABC):
     """A stopping rule."""
 
     converged: bool
-    """Whether this rule's yes means that the run has converged."""
-    meaning: str = "a stopping rule"
-    """Its yes in words."""
+    """Whether stopping by this rule means that the run has converged."""
+
+    @property
+    def reason(self) -> str:
+        """Why the run stopped, in words."""
+        return f"the stopping rule {self!r}"
 
     @abstractmethod
     def fired(self, records: Sequence[Record]) -> "Rule | None":
-        """The rule that says stop, if any does."""
+        """Return the rule that says stop, or None."""
 
     def __or__(self, other: "Rule") -> "FirstOf":
         if not isinstance(other, Rule):
@@ -36,36 +50,36 @@ class Rule(ABC):
 @final
 @dataclass(frozen=True)
 class FirstOf(Rule):
-    """Stops when the first of its rules does."""
+    """Stop when the first of several rules does."""
 
     rules: tuple[Rule, ...]
     converged = False
 
     def fired(self, records: Sequence[Record]) -> Rule | None:
-        """The first rule that says stop."""
+        """Return the first rule that says stop."""
         return next((r for rule in self.rules if (r := rule.fired(records))), None)
 
 
 @final
 @dataclass(frozen=True)
 class Since(Rule):
-    """A rule for which the first records are no sign of anything."""
+    """Another rule, applied to the records after the first ones."""
 
     rule: Rule
     first: int
 
     @property
     def converged(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """As the rule itself."""
+        """Whether stopping by the other rule means convergence."""
         return self.rule.converged
 
     def fired(self, records: Sequence[Record]) -> Rule | None:
-        """The rule, by the records after the first ones."""
+        """Return the other rule, if it says stop."""
         return self.rule.fired(records[self.first :])
 
 
 def since(rule: Rule, first: int) -> Rule:
-    """The same rules, of which those that mean convergence leave out the first records."""
+    """Return the same rules, of which those that mean convergence ignore the first records."""
     if isinstance(rule, FirstOf):
         return FirstOf(tuple(since(each, first) for each in rule.rules))
     return Since(rule, first) if rule.converged else rule
@@ -74,11 +88,10 @@ def since(rule: Rule, first: int) -> Rule:
 @final
 @dataclass(frozen=True)
 class MaxIter(Rule):
-    """After a number of iterations. Not convergence."""
+    """Stop after a number of iterations, without convergence."""
 
     iterations: int
     converged = False
-    meaning = "the most iterations allowed"
 
     def __post_init__(self) -> None:
         if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
@@ -86,25 +99,34 @@ class MaxIter(Rule):
                 f"max_iter is {self.iterations!r}; expected a whole number, not negative"
             )
 
+    @property
+    def reason(self) -> str:
+        """Why the run stopped."""
+        return f"the limit of {self.iterations} iterations"
+
     def fired(self, records: Sequence[Record]) -> Rule | None:
-        """When that many records are there."""
+        """Return the rule, if there are that many records."""
         return self if len(records) >= self.iterations else None
 
 
 @final
 @dataclass(frozen=True)
 class SlopeBelow(Rule):
-    """When a full radian at the last slope would gain less than `tolerance` of the loss."""
+    """Stop when the last slope is less than `tolerance` times the loss, per radian."""
 
     tolerance: float
     converged = True
-    meaning = "the slope is almost zero"
 
     def __post_init__(self) -> None:
         _check_number("tolerance", self.tolerance)
 
+    @property
+    def reason(self) -> str:
+        """Why the run stopped."""
+        return f"the slope fell below {_percent(self.tolerance)} of the loss per radian"
+
     def fired(self, records: Sequence[Record]) -> Rule | None:
-        """Relative to the loss, so that its units do not matter."""
+        """Return the rule, if the last slope is small relative to the loss."""
         if not records:
             return None
         last = records[-1]
@@ -114,41 +136,54 @@ class SlopeBelow(Rule):
 @final
 @dataclass(frozen=True)
 class DecreaseBelow(Rule):
-    """When the last `patience` iterations together gained less than `tolerance` of the loss."""
+    """Stop when the loss fell by less than `tolerance` of itself in `patience` iterations."""
 
     tolerance: float
     patience: int = 10
     converged = True
-    meaning = "the last iterations gained too little"
 
     def __post_init__(self) -> None:
         _check_number("tolerance", self.tolerance)
         if not isinstance(self.patience, int | np.integer) or self.patience < 1:
             raise ValueError(f"patience is {self.patience!r}; expected a whole number from 1 up")
 
+    @property
+    def reason(self) -> str:
+        """Why the run stopped."""
+        count = "one iteration" if self.patience == 1 else f"{self.patience} iterations"
+        return f"the loss fell by less than {_percent(self.tolerance)} in {count}"
+
     def fired(self, records: Sequence[Record]) -> Rule | None:
-        """Relative to the loss, so that its units do not matter."""
+        """Return the rule, if the last decreases are small relative to the loss."""
         if len(records) < self.patience:
             return None
-        gained = sum(r.actual for r in records[-self.patience :])
-        return self if gained <= self.tolerance * abs(records[-1].loss) else None
+        decrease = sum(r.actual for r in records[-self.patience :])
+        return self if decrease <= self.tolerance * abs(records[-1].loss) else None
 
 
 @final
 @dataclass(frozen=True)
 class LossBelow(Rule):
-    """When the loss has reached a value."""
+    """Stop when the loss is at most `value`."""
 
     value: float
     converged = True
-    meaning = "the loss is low enough"
 
     def __post_init__(self) -> None:
         _check_number("value", self.value)
 
+    @property
+    def reason(self) -> str:
+        """Why the run stopped."""
+        return f"the loss fell to {self.value:g}"
+
     def fired(self, records: Sequence[Record]) -> Rule | None:
-        """By the last record."""
+        """Return the rule, if the last loss is low enough."""
         return self if records and records[-1].loss <= self.value else None
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.3g} %"
 
 
 def _check_number(name: str, value: Any) -> None:
