@@ -4,6 +4,7 @@ import pytest
 
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.stopping import DecreaseBelow, LossBelow, MaxIter, SlopeBelow, since
+from small import unless_types_are_checked
 
 
 def record(loss=1.0, slope=-1.0, actual=0.1):
@@ -54,6 +55,7 @@ def test_reaching_the_iteration_limit_is_not_convergence():
     assert all(r.converged for r in (SlopeBelow(1), DecreaseBelow(1), LossBelow(1)))
 
 
+@unless_types_are_checked
 @pytest.mark.parametrize("iterations", [-1, 2.5])
 def test_invalid_iterations_are_rejected(iterations):
     with pytest.raises(ValueError, match="max_iter is"):

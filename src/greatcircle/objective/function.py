@@ -66,12 +66,12 @@ class FunctionObjective(eqx.Module):
         """Return the gradient."""
         return cache(jnp.ones((), self.unit.dtype))[0], None
 
-    def second_order(self, weights: Tree, velocity: Tree, cache: None) -> Scalar:
+    def second_order(self, weights: Tree, velocity: Tree, cache: Any) -> Scalar:
         """Return vᵀ ∇²L v, forward over forward."""
         return quadratic_form(self.value, weights, velocity)
 
     def gauss_newton(
-        self, weights: Tree, cache: None, fraction: float = 1.0, iteration: Any = 0
+        self, weights: Tree, cache: Any, fraction: float = 1.0, iteration: Any = 0
     ) -> tuple[Callable[[Tree], Tree], float | Array]:
         """Return v ↦ Jᵀ H J v from the user's `outputs` and `loss_of`, always on all rows."""
         outputs, jvp = jax.linearize(self.user.outputs, weights)

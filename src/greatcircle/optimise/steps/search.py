@@ -18,7 +18,7 @@ from jaxtyping import Float
 __all__ = ["MAX_EVALUATIONS", "Brent", "GoldenSection", "Search", "polynomial_minimiser"]
 
 Scalar = Float[Array, ""]
-Coefficients = Float[Array, " degree+1"]
+Coefficients = Float[Array, " coefficients"]
 """Coefficient k belongs to t^k."""
 Function = Callable[[Array], Array]
 
@@ -202,7 +202,7 @@ def polynomial_minimiser(coefficients: Coefficients, upper: float) -> Scalar:
     return upper * candidates[jnp.argmin(_evaluate(scaled.at[0].set(0), candidates))]
 
 
-def _roots(coefficients: Coefficients) -> Float[Array, " degree"]:
+def _roots(coefficients: Coefficients) -> Float[Array, " points"]:
     """Return sorted points of [0, 1] that contain every sign change of the polynomial.
 
     Between two neighbouring stationary points a polynomial is monotone, so the roots of its
