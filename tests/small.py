@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from greatcircle import Network, Problem, certificate, sphere
+from greatcircle._runtime.precision import precision
 from greatcircle.certificate.stack import stack
 from greatcircle.geometry.great_circle import Arc
 from greatcircle.network.activations import ACTIVATIONS
@@ -102,6 +104,14 @@ def _smallest_sum(
         smallest = min(smallest, float(np.abs(z).min()))
         h = np.asarray(network.activation(z))
     return smallest, float(np.linalg.norm(network.layer(h, weights[-1])))
+
+
+def network_jacobian(network, weights, x):
+    """Return the derivatives of the outputs in the inputs, (rows, outputs, inputs), in float64."""
+    with precision(np.float64):
+        weights = tuple(jnp.asarray(w, np.float64) for w in weights)
+        jacobian = jax.jacrev(lambda row: network.apply(weights, row[None])[0])
+        return np.asarray(jax.jit(jax.vmap(jacobian))(jnp.asarray(x, np.float64)))
 
 
 @jax.jit
