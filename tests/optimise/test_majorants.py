@@ -73,7 +73,7 @@ def test_the_search_starts_below_the_minimum(seed):
     radii = [float(np.linalg.norm(w)) for w in weights]
     headings = oracle.steepest(weights, gradients, radii)
     problem = Problem(Network((2, 3, 2)), np.eye(2), np.eye(2), dtype=np.float64)
-    arc = Arc(weights, tuple(headings), np.array(radii))
+    arc = Arc(weights, tuple(headings), jnp.array(radii))
     start = ArcStart(problem, arc, tuple(gradients), None, jnp.zeros(()), jnp.zeros(()))
     inputs, lower_limit = input_bounds_and_lower_limit(start)
     assert float(inputs[0]) == pytest.approx(1)  # inputs of mean square one

@@ -35,7 +35,7 @@ class Curvature:
         return Evaluations(second=1)
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def propose(self, start: ArcStart) -> Proposal:
         """Algorithm 2, line by line."""
@@ -76,7 +76,7 @@ class ComparedCurvature:
         return Evaluations(second=1, forward=2)
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def propose(self, start: ArcStart) -> Proposal:
         """Return the angle of {0, ε, t*} with the lowest loss, the first among equals."""

@@ -75,7 +75,7 @@ class Majorant(_Majorised):
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         _layered(objective, self)
 
     def _terms(self, start: ArcStart) -> Terms:
@@ -104,7 +104,7 @@ class DataMajorant(_Majorised):
         return Evaluations(forward=1)
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         _layered(objective, self)
 
     def _terms(self, start: ArcStart) -> Terms:
@@ -132,7 +132,7 @@ class SmoothMajorant(_Majorised):
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         activation = _layered(objective, self).network.activation
         if activation.max_second_derivative is None:
             smooth = [
@@ -164,7 +164,7 @@ class ClosedForm:
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         _layered(objective, self)
 
     def propose(self, start: ArcStart) -> Proposal:

@@ -216,7 +216,7 @@ def _roots(coefficients: Coefficients) -> Float[Array, " points"]:
     low, high = knots[:-1], knots[1:]
     rising = _evaluate(coefficients, low) <= 0
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: Array | int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = (low + high) / 2
         right = (_evaluate(coefficients, middle) <= 0) == rising

@@ -39,7 +39,7 @@ class Taylor:
         return Evaluations(second=int(self.order == 2), higher=int(self.order > 2))
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def propose(self, start: ArcStart) -> Proposal:
         """Return the global minimiser of the polynomial."""
