@@ -181,7 +181,7 @@ def majorant(data: dict[str, Table]) -> dict[str, Any]:
             table,
             seed,
             step=steps.DataMajorant(),
-            direction=directions.Steepest("trust"),
+            direction=directions.MajorantSteepest(),
             iterations=600,
         )
         reached = np.flatnonzero(run.rms <= goal)

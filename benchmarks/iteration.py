@@ -37,7 +37,7 @@ STEEPEST = directions.Steepest()
 METHODS = {
     "Method 1, Curvature": (STEEPEST, steps.Curvature(), 2.5),
     "Method 2, Majorant (Brent)": (STEEPEST, steps.Majorant(), 4.0),
-    "Method 2, Majorant (golden section)": (STEEPEST, steps.Majorant("golden"), None),
+    "Method 2, Majorant (golden section)": (STEEPEST, steps.Majorant(steps.GoldenSection()), None),
     "ClosedForm": (STEEPEST, steps.ClosedForm(), None),
     "auto, Kronecker and Curvature": (directions.Kronecker(), steps.Curvature(), None),
 }

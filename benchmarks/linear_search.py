@@ -26,20 +26,19 @@ from greatcircle import steps
 from greatcircle.data import files
 from greatcircle.datasets import Table
 from greatcircle.experiments.run import train
-from greatcircle.optimise import search
-from greatcircle.optimise.arc import Here
-from greatcircle.optimise.majorants import MajorantTerms, majorant_terms
-from greatcircle.optimise.steps import Proposal
+from greatcircle.optimise.arc import ArcStart
+from greatcircle.optimise.steps import GoldenSection, Proposal
+from greatcircle.optimise.steps.majorants import MajorantTerms, majorant_terms
 
 
 def literal(terms: MajorantTerms, loss: Array, t: Array) -> Array:
     """Right-hand side of Eq. (22) as printed."""
-    turning, Q = terms.turning, terms.seen[0] ** 2 * terms.turning.curvature
-    linear = jnp.sum(turning.alpha * (jnp.cos(t) - 1) - turning.beta * jnp.sin(t))
+    layers, Q = terms.layers, terms.inputs[0] ** 2 * terms.layers.loss_curvature
+    linear = jnp.sum(layers.alpha * (jnp.cos(t) - 1) - layers.beta * jnp.sin(t))
     cosine, sine = jnp.cos(t) - 1, jnp.sin(t)
-    chord = cosine**2 * turning.WW + cosine * sine * turning.WU + sine**2 * turning.UU
-    moved = jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(chord)[..., -1], 0))
-    P1, P2 = jnp.prod(turning.gain + moved), jnp.prod(turning.gain)
+    chord = cosine**2 * layers.WW + cosine * sine * layers.WU + sine**2 * layers.UU
+    change = jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(chord)[..., -1], 0))
+    P1, P2 = jnp.prod(layers.gain + change), jnp.prod(layers.gain)
     return loss + linear + 0.5 * Q * (P1 - P2) ** 2
 
 
@@ -52,14 +51,14 @@ class LinearSearch:
     cost: ClassVar = steps.Majorant().cost
     check: ClassVar = steps.Majorant().check
 
-    def propose(self, here: Here) -> Proposal:
-        terms = majorant_terms(here)
+    def propose(self, start: ArcStart) -> Proposal:
+        terms = majorant_terms(start)
 
         def value(t: Array) -> Array:
-            return literal(terms, here.loss, t) if self.literal else terms.value(t)
+            return literal(terms, start.loss, t) if self.literal else terms.value(t)
 
-        low, high = jnp.zeros_like(here.loss), jnp.full_like(here.loss, math.pi)
-        angle, _ = search.golden(value, low, high, self.tolerance)
+        low, high = jnp.zeros_like(start.loss), jnp.full_like(start.loss, math.pi)
+        angle, _ = GoldenSection().minimise(value, low, high, self.tolerance)
         return Proposal(angle, jnp.full_like(angle, jnp.nan), -terms.value(angle))
 
 

@@ -26,8 +26,8 @@ class Repulsion:
 start = np.random.default_rng(0).standard_normal((POINTS, 1, 3))
 start = tuple(point / np.linalg.norm(point) for point in start)
 ways = {
-    "steepest, curvature": (directions.Steepest("gradient"), steps.Curvature()),
-    "steepest, fourth order": (directions.Steepest("gradient"), steps.Taylor(4)),
+    "steepest, curvature": (directions.RiemannianGradient(), steps.Curvature()),
+    "steepest, fourth order": (directions.RiemannianGradient(), steps.Taylor(4)),
     "conjugate gradient, curvature": (directions.ConjugateGradient(), steps.Curvature()),
 }
 print("way                              turns   passes   energy over the lowest known")

@@ -1,15 +1,18 @@
-"""Small random problems and networks for the tests, and how exact their outputs are."""
+"""Small random problems and networks for the tests, and error bounds of their outputs."""
 
+import os
 from dataclasses import dataclass
 from itertools import pairwise
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from greatcircle import Network, Problem, certificate, sphere
-from greatcircle.geometry.great_circle import Arc
+from greatcircle._runtime.precision import precision
 from greatcircle.certificate.scaled_network import as_scaled_network
+from greatcircle.geometry.great_circle import Arc
 from greatcircle.model import as_model
 from greatcircle.network.activations import ACTIVATIONS
 from greatcircle.objective.losses import LOSSES
@@ -18,11 +21,17 @@ from greatcircle.optimise.arc import ArcStart
 from oracle import activate
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
+SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.max_second_derivative is not None)
 LOSS_NAMES = tuple(LOSSES)
+
+unless_types_are_checked = pytest.mark.skipif(
+    bool(os.environ.get("GREATCIRCLE_CHECK_SHAPES")),
+    reason="arguments of the wrong type, which GREATCIRCLE_CHECK_SHAPES reports first",
+)
 
 
 def thinned(cases, every):
-    """One case of so many by default; the others are slow tests."""
+    """Return the cases, all but every n-th marked as slow."""
     return [
         pytest.param(
             *(c if isinstance(c, tuple) else (c,)), marks=() if i % every == 0 else pytest.mark.slow
@@ -31,12 +40,9 @@ def thinned(cases, every):
     ]
 
 
-SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.max_second_derivative is not None)
-
-
 @dataclass(frozen=True)
 class Small:
-    """A problem with its data and a starting point, all in plain arrays."""
+    """A problem with its data and initial weights, all as NumPy arrays."""
 
     network: Network
     weights: tuple[np.ndarray, ...]
@@ -59,9 +65,9 @@ def small(
     away_from_kinks: float = 0.0,
     bias: bool = False,
 ) -> Small:
-    """Random sizes, radii, weights and data; `away_from_kinks` keeps every |z| above a margin.
+    """Draw sizes, radii, weights (biases included) and data.
 
-    With `bias`, the biases are random too.
+    `away_from_kinks` keeps every |z| above a margin.
     """
     rng = np.random.default_rng(seed)
     outputs = 3 if loss == "softmax" else int(rng.integers(2, 4))
@@ -76,7 +82,7 @@ def small(
         )
         X = rng.standard_normal((rows, sizes[0]))
         sums, outputs_norm = _smallest_sum(network, weights, X)
-        if sums >= away_from_kinks and outputs_norm > 1e-3:  # and not every unit is off
+        if sums >= away_from_kinks and outputs_norm > 1e-3:  # and some units are active
             break
     else:
         raise AssertionError(f"no draw keeps |z| above {away_from_kinks}")
@@ -92,6 +98,7 @@ def small(
 def _smallest_sum(
     network: Network, weights: tuple[np.ndarray, ...], X: np.ndarray
 ) -> tuple[float, float]:
+    """Return the smallest |z| of all hidden units and rows, and the norm of the outputs."""
     h, smallest = X.T, np.inf
     for w in weights[:-1]:
         z = network.layer(h, w)
@@ -100,17 +107,25 @@ def _smallest_sum(
     return smallest, float(np.linalg.norm(network.layer(h, weights[-1])))
 
 
+def network_jacobian(network, weights, x):
+    """Return the derivatives of the outputs in the inputs, (rows, outputs, inputs), in float64."""
+    with precision(np.float64):
+        weights = tuple(jnp.asarray(w, np.float64) for w in weights)
+        jacobian = jax.jacrev(lambda row: network.apply(weights, row[None])[0])
+        return np.asarray(jax.jit(jax.vmap(jacobian))(jnp.asarray(x, np.float64)))
+
+
 @jax.jit
 def start_of_arc(problem, weights, heading, radii):
-    """What a step rule is told where an arc begins."""
-    loss, left = problem.forward(weights)
-    gradient, left = problem.backward(weights, left)
+    """Return what a step rule gets at the start of an arc."""
+    loss, cache = problem.forward(weights)
+    gradient, cache = problem.backward(weights, cache)
     arc = Arc(weights, heading, radii)
-    return ArcStart(problem, arc, gradient, left, loss, arcs.slope(arc, gradient))
+    return ArcStart(problem, arc, gradient, cache, loss, arcs.slope(arc, gradient))
 
 
 def steepest_arc(s, problem, speeds):
-    """The same along the steepest descent, with layers of these speeds."""
+    """Return the start of an arc along the steepest descent, with layers of these speeds."""
     return _steepest_arc(problem, s.weights, np.asarray(s.radii), speeds)
 
 

@@ -1,3 +1,5 @@
+"""Activations: the three conditions, their derivatives in NumPy and JAX, declarations."""
+
 import copy
 import pickle
 import subprocess
@@ -20,7 +22,7 @@ reals = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
 @given(x=reals, y=reals)
-def test_the_three_conditions(name, x, y):
+def test_the_three_conditions_of_the_paper(name, x, y):
     rho = ACTIVATIONS[name]
     with precision(np.float64):
         fx, fy = float(rho(jnp.float64(x))), float(rho(jnp.float64(y)))
@@ -37,7 +39,7 @@ def test_the_three_conditions(name, x, y):
 
 
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
-def test_curved_says_whether_there_is_a_second_derivative(name):
+def test_curved_activations_have_a_second_derivative(name):
     rho = ACTIVATIONS[name]
     with precision(np.float64):
         curvature = np.asarray(rho.curvature(jnp.linspace(-3, 3, 13) + 0.05))
@@ -54,7 +56,7 @@ def test_nan_passes_and_far_values_stay_finite(name):
 
 
 def grid(dtype):
-    """All magnitudes, and the kinks; subnormal numbers are zeros to XLA on processors."""
+    """Return numbers of all magnitudes, except subnormal ones: XLA on CPUs makes them zero."""
     decades = np.logspace(-37, 37, 500)
     ends = [0.0, -0.0, np.finfo(dtype).max, np.finfo(dtype).tiny]
     return np.concatenate([-decades, decades, np.linspace(-20, 20, 1001), ends]).astype(dtype)
@@ -99,7 +101,7 @@ def test_activations_do_not_need_jax():
 
 
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
-def test_builtin_activations_stay_themselves_when_pickled_or_copied(name):
+def test_pickled_and_copied_activations_are_the_same_object(name):
     rho = ACTIVATIONS[name]
     assert pickle.loads(pickle.dumps(rho)) is copy.deepcopy(rho) is rho
 
@@ -113,13 +115,12 @@ def test_builtin_activations_stay_themselves_when_pickled_or_copied(name):
         ("swish", r"\|ρ\(x\) − ρ\(y\)\| ≤ \|x − y\|"),
     ],
 )
-def test_refused_with_the_condition_that_they_break(name, condition):
+def test_refused_activations_name_the_violated_condition(name, condition):
     with pytest.raises(ValueError, match=condition):
         activations.get(name)
 
 
-def test_the_refusals_are_true():
-    """The numbers in the messages, computed."""
+def test_the_numbers_in_the_refusals_are_right():
     with precision(np.float64):
         x = jnp.linspace(-6, 6, 200_001)
         assert float(jax.nn.sigmoid(0.0)) == 0.5
@@ -133,7 +134,7 @@ def test_the_refusals_are_true():
             assert abs(float(x[slope.argmax()]) - where) < 1e-2
 
 
-def test_a_users_function_with_a_true_interval():
+def test_a_users_function_in_jax():
     ours = declare(lambda z: 0.5 * jnp.tanh(z), (0.0, 0.5), name="half")
     assert ours.declared
     assert ours.slopes == (0.0, 0.5)
@@ -144,7 +145,7 @@ def test_a_users_function_with_a_true_interval():
     assert ours(z.astype(np.float32)).dtype == np.float32
 
 
-def test_a_users_function_over_namespaces():
+def test_a_users_function_for_array_namespaces():
     ours = declare(
         lambda z, xp: 0.5 * xp.tanh(z),
         (0.0, 0.5),
@@ -165,7 +166,7 @@ def test_a_users_function_over_namespaces():
         (lambda z, a, xp: xp.no_such(z), "cannot be evaluated in NumPy .AttributeError"),
     ],
 )
-def test_a_derivative_that_is_not_the_functions_is_refused(derivative, message):
+def test_a_wrong_derivative_is_refused(derivative, message):
     with pytest.raises(ValueError, match=message):
         declare(lambda z, xp: 0.5 * xp.tanh(z), (0.0, 0.5), "half", derivative)
 
@@ -187,7 +188,7 @@ def test_a_grid_can_refute_a_declaration(function, slopes, message):
         declare(function, slopes)
 
 
-def test_unknown_names_and_bare_functions():
+def test_unknown_names_and_undeclared_functions():
     with pytest.raises(ValueError, match="activation is 'rely'; expected one of relu"):
         activations.get("rely")
     with pytest.raises(ValueError, match="declare"):

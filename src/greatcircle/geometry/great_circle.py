@@ -1,7 +1,7 @@
-"""Great circles through the weights, one on each sphere, followed together.
+"""The arc of Eq. (5): a great circle on each sphere, all with the same parameter.
 
-γ(t) of Eq. (5) leaves the weights along a heading; layer i turns by t·s_i, where s_i = ‖V_i‖ is its
-angular speed (the paper has s_i = 1). Each layer moves on a circle, so its derivatives at t = 0 are
+γ(t) starts at the weights, along a heading. Layer i turns by t·s_i, where s_i = ‖V_i‖ is its
+angular speed (s_i = 1 in the paper). Each layer moves on a circle, so its derivatives at t = 0 are
 known without differentiation: γ' = μ V, γ'' = −s² W, γ''' = −s² μ V, and so on.
 """
 
@@ -42,7 +42,7 @@ class Arc(eqx.Module):
         return sphere.norm(self.heading)
 
     def derivatives(self, order: int) -> list[Tree]:
-        """Return γ^(k)(0) for k = 1 to `order`: γ', then each is −s² times the one two before."""
+        """Return γ^(k)(0) for k = 1 to `order`: after γ', each is −s² times the one two before."""
         moments = [self.weights, self.velocity]
         for _ in range(order - 1):
             moments.append(sphere.scale(moments[-2], -(self.speeds**2)))

@@ -5,9 +5,9 @@ product of spheres that the weights of a network live on. `radius` is one number
 one for each, in order. Section 2.2 of the paper, in forms that are accurate in float32;
 `docs/geometry.md` derives them.
 
-Inside, the matrices become the rows of one array, padded with zeros, so that one kernel serves all
-layers and neither compilation nor dispatch grows with the depth of a network. `pack` makes such an
-array, `unpack` undoes it; the loop passes weights around packed.
+Internally the matrices are the rows of one array, padded with zeros, so that one kernel serves all
+layers, and neither compilation nor dispatch grows with the depth of a network. `pack` makes such an
+array and `unpack` undoes it; the loop keeps weights packed.
 """
 
 import math
@@ -58,8 +58,7 @@ Scalar = Float[Array, ""]
 class Packed(eqx.Module):
     """Matrices as the rows of one array, padded with zeros."""
 
-    rows: Any
-    """A JAX or NumPy array, (spheres, entries); directions stack several of them in front."""
+    rows: Float[Array | np.ndarray, "*stack spheres entries"]
     structure: Any = eqx.field(static=True)
     shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
@@ -86,7 +85,7 @@ def unpack(tree: Tree) -> Tree:
     return jax.tree.unflatten(tree.structure, matrices)
 
 
-def stacked(matrices: Sequence[Array]) -> Float[Array, "matrices rows columns"]:
+def stacked(matrices: Sequence[Array | np.ndarray]) -> Float[Array, "matrices rows columns"]:
     """Stack matrices, padded with zeros on the right and below."""
     rows, columns = (max(m.shape[axis] for m in matrices) for axis in (0, 1))
     return jnp.stack(
@@ -171,7 +170,7 @@ def distance(x: Tree, y: Tree) -> Scalar:
 def random_points(
     rng: np.random.Generator,
     shapes: tuple[tuple[int, ...], ...],
-    radius: ArrayLike = 1.0,
+    radius: ArrayLike | Sequence[float] = 1.0,
     dtype: DTypeLike = np.float32,
 ) -> tuple[np.ndarray, ...]:
     """Draw a point uniformly from a product of spheres."""
@@ -211,8 +210,8 @@ def _column(values: ArrayLike) -> Array:
 
 
 def _dot(x: Rows, y: Rows) -> Column:
-    # One matrix product for all pairs of rows, of which the diagonal is kept: it comes from a
-    # library, where a sum over each row would be three kernels to compile.
+    # One matrix product for all pairs of rows, of which the diagonal is kept. A library provides
+    # it, but a sum over each row would be three kernels to compile.
     pairs = jnp.matmul(x, y.T, precision="highest")
     return pairs.ravel()[:: len(x) + 1, None]
 

@@ -10,7 +10,7 @@ number of rows. That is a third more arithmetic, but from about that size on it 
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -88,6 +88,7 @@ class DeviceRows(eqx.Module):
         )
 
 
+@runtime_checkable
 class HasRows(Protocol):
     """An objective over rows of data."""
 
@@ -96,7 +97,7 @@ class HasRows(Protocol):
         """The rows."""
         ...
 
-    def with_rows(self, rows: DeviceRows) -> Self:
+    def with_rows(self, rows: DeviceRows) -> "HasRows":
         """Return the same objective, in the same unit, with other rows."""
         ...
 

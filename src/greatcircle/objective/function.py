@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from greatcircle._runtime.precision import precision
 from greatcircle.geometry.sphere import Tree
 from greatcircle.objective.objective import quadratic_form
 
@@ -65,12 +66,12 @@ class FunctionObjective(eqx.Module):
         """Return the gradient."""
         return cache(jnp.ones((), self.unit.dtype))[0], None
 
-    def second_order(self, weights: Tree, velocity: Tree, cache: None) -> Scalar:
+    def second_order(self, weights: Tree, velocity: Tree, cache: Any) -> Scalar:
         """Return vᵀ ∇²L v, forward over forward."""
         return quadratic_form(self.value, weights, velocity)
 
     def gauss_newton(
-        self, weights: Tree, cache: None, fraction: float = 1.0, iteration: Any = 0
+        self, weights: Tree, cache: Any, fraction: float = 1.0, iteration: Any = 0
     ) -> tuple[Callable[[Tree], Tree], float | Array]:
         """Return v ↦ Jᵀ H J v from the user's `outputs` and `loss_of`, always on all rows."""
         outputs, jvp = jax.linearize(self.user.outputs, weights)
@@ -90,4 +91,5 @@ def function_objective(user: Any, dtype: np.dtype) -> FunctionObjective:
             f"problem is a {type(user).__name__} without a method loss(weights); expected a "
             "Problem, a function of the weights, or an object with such a method"
         )
-    return FunctionObjective(jnp.ones((), dtype), _Identity(user))
+    with precision(dtype):
+        return FunctionObjective(jnp.ones((), dtype), _Identity(user))

@@ -9,9 +9,9 @@ The loop calls three passes over the data, each reusing the one before through a
 Gauss-Newton needs one more: `gauss_newton(weights, cache, fraction, iteration)` returns the product
 v ↦ Jᵀ H J v, where J is the Jacobian of the outputs and H the Hessian of the loss in them.
 
-`Problem` (`problem.py`) is a `LayeredObjective`: its passes are written by hand for a `Network`, and
-directions and steps may ask about its layers. `FunctionObjective` (`function.py`) wraps any other
-function of the weights and differentiates it automatically.
+`Problem` (`problem.py`) is a `LayeredObjective`: its passes are written by hand for a `Network`,
+and directions and steps may ask about its layers. `FunctionObjective` (`function.py`) wraps any
+other function of the weights and differentiates it automatically.
 """
 
 from collections.abc import Callable

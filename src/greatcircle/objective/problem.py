@@ -1,13 +1,13 @@
 """A network, a loss and scaled data: the objective whose passes are written by hand.
 
 The passes of `objective.py` share their matrix products through caches. Many rows, and rows on
-several devices, are passed chunk by chunk (`chunks.py`): then a cache holds only the weights and the
-gradient, and each later pass recomputes the rest.
+several devices, are passed chunk by chunk (`chunks.py`): then a cache holds only the weights and
+the gradient, and each later pass recomputes the rest.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ from greatcircle._runtime.dtypes import checked_dtype
 from greatcircle._runtime.precision import precision
 from greatcircle.data.rows import checked_rows, checked_share, pieces
 from greatcircle.geometry import sphere
-from greatcircle.network.network import Adjoints, Network, Trace, Weights
+from greatcircle.network.network import Adjoints, Network, Trace, Velocities, Weights
 from greatcircle.objective import chunks, losses
 from greatcircle.objective.chunks import DeviceRows, Window
 from greatcircle.objective.losses import Loss
@@ -122,7 +122,7 @@ class Problem(eqx.Module):
         targets: np.ndarray,
         sample_weight: np.ndarray | None,
         dtype: DTypeLike,
-    ) -> Self:
+    ) -> "Problem":
         """Return the problem of rows that were validated before."""
         problem = object.__new__(cls)
         weight = checked_share(sample_weight, len(inputs))
@@ -166,15 +166,15 @@ class Problem(eqx.Module):
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
-    def with_rows(self, rows: DeviceRows) -> Self:
+    def with_rows(self, rows: DeviceRows) -> "Problem":
         """Return the same problem, in the same unit, with other rows."""
         return eqx.tree_at(lambda problem: problem.rows, self, rows)
 
-    def with_unit(self, unit: Scalar) -> Self:
+    def with_unit(self, unit: Scalar) -> "Problem":
         """Return the same problem in another unit of the loss."""
         return eqx.tree_at(lambda problem: problem.unit, self, unit)
 
-    def window(self, first: int, count: int) -> Self:
+    def window(self, first: int, count: int) -> "Problem":
         """Return the problem of `count` chunks of rows from chunk `first` on.
 
         One compiled program serves all windows of a problem, also the one of all chunks. Unit and
@@ -270,7 +270,7 @@ class Problem(eqx.Module):
             return partial(chunks.summed, self, _gauss_newton_product, weights), 1.0
         return partial(_gauss_newton_from_cache, self, cache, weights), 1.0
 
-    def sampled(self, every: int, iteration: Any) -> tuple[Self, float | Array]:
+    def sampled(self, every: int, iteration: Any) -> tuple["Problem", float | Array]:
         """Return the problem of every n-th row, and the fraction of the rows it has.
 
         A sample of a window takes rows outside it, too, and is no larger for it.
@@ -299,7 +299,7 @@ class Problem(eqx.Module):
         squares = jnp.sum(self._columns(self.rows.inputs) ** 2, axis=0)
         return jnp.sqrt(jnp.max(jnp.where(self.rows.sample_weight > 0, squares, 0)))
 
-    def gram(self, weights: Weights, velocities: Weights, cache: Any) -> Float[Array, "n n"]:
+    def gram(self, weights: Weights, velocities: Velocities, cache: Any) -> Float[Array, "n n"]:
         """Return ⟨J a, H J b⟩ for each pair of a stack of velocities."""
         return self._sum(_gram, cache, weights, velocities)
 
@@ -404,7 +404,7 @@ def _squared_output_gradient(problem: Problem, cache: _Backward) -> Scalar:
 
 
 def _gram(
-    problem: Problem, cache: _Backward, weights: Weights, velocities: Weights
+    problem: Problem, cache: _Backward, weights: Weights, velocities: Velocities
 ) -> Float[Array, "n n"]:
     jvps = problem.network.jvps(weights, velocities, cache.trace)
     gradient = jax.grad(problem._loss_of)

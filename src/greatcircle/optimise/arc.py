@@ -54,7 +54,7 @@ def second_derivative(
     return objective.second_order(weights, velocity, cache) - normal
 
 
-def taylor(objective: Objective, arc: Arc, order: int) -> Float[Array, " order+1"]:
+def taylor(objective: Objective, arc: Arc, order: int) -> Float[Array, " terms"]:
     """Return L̄^(k)(0) for k = 0 to `order`, Eq. (7).
 
     Taylor-mode differentiation (cost of order²) where JAX has rules for every operation of the

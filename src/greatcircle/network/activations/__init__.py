@@ -1,4 +1,4 @@
-"""The activations that the theory allows, and `declare` for a user's own."""
+"""Activations that the theory allows, and `declare` for a user's function."""
 
 from greatcircle.network.activations.builtin import ACTIVATIONS, REFUSED, Activation, get
 from greatcircle.network.activations.declared import declare

@@ -1,4 +1,4 @@
-"""Activations of users: a function with a declared interval of slopes.
+"""Activations from a user's function and a declared interval of its slopes.
 
 A function written in JAX is evaluated and differentiated by JAX, which is imported only then. One
 written over array namespaces, with its derivative, works like a built-in activation.

@@ -4,19 +4,19 @@
 |---|---|---|
 | `Steepest()` | none | the paper's Eq. (6) |
 | `RiemannianGradient()` | none | Riemannian gradient descent |
-| `MajorantSteepest()` | one product with each layer's input | steepest descent in a majorant's norm |
+| `MajorantSteepest()` | one product with each layer's input | steepest in a majorant's norm |
 | `ConjugateGradient()` | none | Riemannian conjugate gradients |
 | `GaussNewton()` | products with JᵀHJ | truncated, damped Gauss-Newton |
-| `Kronecker()` | four forward passes and second moments, of a sample of rows | K-FAC with momentum |
+| `Kronecker()` | four forward passes and second moments, of a sample | K-FAC with momentum |
 | `RootMeanSquare()` | none | stochastic gradients scaled as in Adam |
 
 A direction is a pair of pure functions: `init` makes its state, `choose` returns the heading at a
 point and the state for the next one. Headings are tangent, and scaled so that the fastest layer has
 angular speed one (`RootMeanSquare` excepted): then an angle bounds the turn of every layer.
 
-Angles on the spheres are in radians: the gradient of layer i in that metric is μ_i times the tangent
-part of its Euclidean gradient, and inner products of headings are plain sums over the layers. So no
-direction here depends on how the radii are distributed over the layers of a network with homogeneous
+Distances on the spheres are in radians: the gradient of layer i in that metric is μ_i times the
+tangent part of its Euclidean gradient, and inner products of headings are sums over the layers. So
+no direction depends on how the radii are distributed over the layers of a network with homogeneous
 activations (`docs/directions.md`).
 """
 
@@ -55,11 +55,11 @@ NEGLIGIBLE = 1e8
 
 
 def automatic(objective: Objective) -> Direction:
-    """Return the direction that gains most per evaluation, of those that the objective allows.
+    """Return the best direction that the objective allows, in progress per evaluation.
 
-    The layers of a network allow `Kronecker`; it pays as long as inverting its factors costs less
-    than a pass over the data, or a negligible time. Outputs with a loss of them allow `GaussNewton`.
-    Everything else gets `ConjugateGradient`.
+    The layers of a network allow `Kronecker`, which pays as long as inverting its factors costs
+    less than a pass over the data, or a negligible time. Outputs with a loss of them allow
+    `GaussNewton`. Everything else gets `ConjugateGradient`.
     """
     if isinstance(objective, LayeredObjective):
         shapes = objective.network.shapes

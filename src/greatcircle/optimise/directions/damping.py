@@ -26,7 +26,7 @@ class QuadraticModel(NamedTuple):
 
 
 def initial_model(weights: Tree, damping: float) -> QuadraticModel:
-    """Return the model before the first point, which predicts nothing."""
+    """Return the state before the first point: the damping, and no model yet."""
     dtype = jax.tree.leaves(weights)[0].dtype
     nan = jnp.full((), jnp.nan, dtype)
     return QuadraticModel(jnp.asarray(damping, dtype), nan, nan, jnp.zeros((), jnp.int32))
@@ -35,12 +35,12 @@ def initial_model(weights: Tree, damping: float) -> QuadraticModel:
 def adapted_damping(
     position: Position, model: QuadraticModel, decrease: float, increase: float
 ) -> Scalar:
-    """Return λ: times `decrease` after a good prediction, times `increase` after a bad one."""
+    """Return λ, times `decrease` after a good prediction and times `increase` after a bad one."""
     angle = position.angle
     predicted = -(model.slope + 0.5 * model.curvature * angle) * angle
     good = position.decrease > 0.75 * predicted
     bad = position.decrease < 0.25 * predicted
     factor = jnp.where(bad, increase, jnp.where(good, decrease, 1.0))
     tiny = 10 * jnp.finfo(angle.dtype).eps
-    # At the start, and on new rows, no arc led here and there is nothing to learn from.
+    # At the start, and on new rows, there is no last step to compare with.
     return jnp.where(angle > 0, jnp.maximum(factor * model.damping, tiny), model.damping)

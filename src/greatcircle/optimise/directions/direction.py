@@ -1,6 +1,6 @@
-"""The protocol of a direction: what the loop passes to it, and what it returns."""
+"""The protocol of a direction, its input `Position` and its result `Choice`."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ Scalar = Float[Array, ""]
 
 
 class Position(eqx.Module):
-    """A point that the loop has accepted, and the arc that led there."""
+    """A point that the loop has accepted, and the arc along which it was reached."""
 
     objective: Objective
     weights: Tree
@@ -28,11 +28,11 @@ class Position(eqx.Module):
     """Cache of the backward pass."""
     radii: Float[Array, " layers"]
     arc: Arc
-    """The arc that led here; at the start its headings are zero."""
+    """The arc from the last point; at the start its headings are zero."""
     angle: Scalar
-    """The angle taken along it."""
+    """The angle taken along the arc."""
     decrease: Scalar
-    """Decrease of the loss along it; infinite at the start."""
+    """Decrease of the loss along the arc; infinite at the start."""
 
     def transport(self, vectors: Tree) -> Tree:
         """Transport tangent vectors from the last point to this one."""
@@ -40,7 +40,7 @@ class Position(eqx.Module):
 
 
 class Choice(NamedTuple):
-    """A heading, and the direction's state for the next point."""
+    """The heading, and the direction's state for the next point."""
 
     heading: Tree
     state: Any
@@ -48,6 +48,7 @@ class Choice(NamedTuple):
     """Gauss-Newton products used, in passes over all the data."""
 
 
+@runtime_checkable
 class Direction(Protocol):
     """A pair of pure functions, `init` and `choose`."""
 
@@ -74,6 +75,6 @@ def max_speed(v: Tree) -> Scalar:
     return jnp.max(sphere.norm(v))
 
 
-def ratio(a: Array | float, b: Array) -> Array:
+def ratio(a: Float[Array, "*shape"] | float, b: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     """Return a / b, and zero where b is zero."""
     return jnp.where(b != 0, a / jnp.where(b != 0, b, 1), 0)

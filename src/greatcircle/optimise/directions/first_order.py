@@ -1,7 +1,7 @@
 """Directions that need only gradients: steepest descent and conjugate gradients."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ class Steepest:
     """
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def init(self, weights: Tree) -> tuple[()]:
         """Return an empty state."""
@@ -45,10 +45,10 @@ class Steepest:
 
 @dataclass(frozen=True)
 class RiemannianGradient:
-    """Each layer at a speed proportional to its gradient: the steepest descent per radian."""
+    """Each layer at a speed proportional to its gradient: steepest descent per radian."""
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def init(self, weights: Tree) -> tuple[()]:
         """Return an empty state."""
@@ -59,22 +59,22 @@ class RiemannianGradient:
         return Choice(unit_max_speed(sphere.scale(position.gradient, -1.0)), state)
 
 
-TRUST_EXPONENT = 1.25
-"""q of the norm in `MajorantSteepest`."""
+NORM_EXPONENT = 1.25
+"""q of the norm of `MajorantSteepest`."""
 
 
 @dataclass(frozen=True)
 class MajorantSteepest:
-    """Steepest descent in a norm that suits the majorants: (Σ (k_i s_i)^q)^{1/q}.
+    """Steepest descent in a norm like that of the majorants: (Σ (k_i s_i)^q)^{1/q}.
 
-    k_i bounds the rate at which layer i at unit speed changes the outputs, as in `DataMajorant`:
-    layers that change the outputs little for what they gain move fastest. With q = 1, which is that
-    majorant's own norm, one layer at a time would move; with q = 2 all would. A value in between is
-    best (`docs/directions.md`).
+    k_i bounds the rate at which layer i at unit speed changes the outputs, as in `DataMajorant`.
+    Layers with a large slope per change of the outputs move fastest. With q = 1, the norm of that
+    majorant, one layer at a time would move; with q = 2 all would. A value in between works best
+    (`docs/directions.md`).
     """
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         layered(objective, "direction MajorantSteepest", "directions.RiemannianGradient()")
 
     def init(self, weights: Tree) -> tuple[()]:
@@ -87,9 +87,9 @@ class MajorantSteepest:
         heading = sphere.normalise(position.gradient, -1.0)
         units = sphere.unpack(sphere.scale(heading, position.radii))
         rate = jnp.sqrt(objective.moments(units, position.cache)[2])
-        k = rate * gains.after(gains.operator_norms(sphere.unpack(position.weights)))
-        worth = ratio(sphere.norm(position.gradient), k)
-        speeds = ratio(ratio(worth, jnp.max(worth)) ** (1 / (TRUST_EXPONENT - 1)), k)
+        k = rate * gains.gains_after(gains.operator_norms(sphere.unpack(position.weights)))
+        merit = ratio(sphere.norm(position.gradient), k)
+        speeds = ratio(ratio(merit, jnp.max(merit)) ** (1 / (NORM_EXPONENT - 1)), k)
         speeds = ratio(speeds, jnp.max(speeds))
         return Choice(sphere.scale(heading, speeds), state, products=0.25)
 
@@ -101,10 +101,11 @@ class _Last(NamedTuple):
     direction: Tree
 
 
+@runtime_checkable
 class Beta(Protocol):
     """A formula for the β of nonlinear conjugate gradients."""
 
-    def __call__(self, gradient: Tree, last: _Last) -> Array:
+    def __call__(self, gradient: Tree, last: _Last) -> Float[Array, ""]:
         """Return β, given this gradient and the last gradient and direction, transported here."""
         ...
 
@@ -159,7 +160,7 @@ class ConjugateGradient:
             )
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def init(self, weights: Tree) -> _Last:
         """Return a state without a last direction."""

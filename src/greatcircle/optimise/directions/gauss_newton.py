@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Bool, Float, Int
 
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Tree
@@ -36,8 +37,8 @@ class GaussNewton:
     """Damped Gauss-Newton: (JᵀHJ + λ) v = −∇ on the tangent space, by conjugate gradients.
 
     Matrix-free: a product with JᵀHJ is a forward and a backward pass. The solve ends when its
-    residual is below `residual` times the gradient. λ falls after a decrease that the quadratic
-    model predicted well, and rises after one that it did not.
+    residual is below `residual` times the gradient. λ falls if the quadratic model predicted the
+    last decrease well, and rises if it did not.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ class GaussNewton:
             raise ValueError(f"fraction is {self.fraction!r}; expected a number in (0, 1]")
 
     def check(self, objective: Objective) -> None:
-        """Needs outputs and a loss of them."""
+        """Raise TypeError if the objective has no outputs with a loss of them."""
         user = getattr(objective, "user", objective)
         for method in ("outputs", "loss_of"):
             if not callable(getattr(user, method, None)):
@@ -110,19 +111,19 @@ class _Iterate(NamedTuple):
     v: Tree
     residual: Tree
     search: Tree
-    square: Array
+    square: Float[Array, ""]
     """Squared norm of the residual."""
-    products: Array
-    valid: Array
+    products: Int[Array, ""]
+    valid: Bool[Array, ""]
 
 
 def _solve(
     operator: Callable[[Tree], Tree], right: Tree, tolerance: float, max_products: int
-) -> tuple[Tree, Tree, Array]:
+) -> tuple[Tree, Tree, Int[Array, ""]]:
     """Solve by conjugate gradients from zero; return solution, residual and number of products.
 
-    A direction without positive curvature ends the solve with the current solution, and in the
-    first iteration with `right` itself, a descent direction (Steihaug 1983).
+    A direction without positive curvature ends the solve with the current solution, or in the
+    first iteration with `right`, which is a descent direction (Steihaug 1983).
     """
     square = sphere.dot(right, right)
     goal = tolerance**2 * square

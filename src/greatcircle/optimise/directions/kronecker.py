@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Packed, Tree
@@ -33,18 +34,23 @@ DECREASE, INCREASE = 0.95, 1.1
 """Factors of λ after a good and after a bad prediction."""
 
 DECAY = 0.9
-"""Decay of the moving averages of the factors, once ten iterations are in them."""
+"""Decay of the moving averages of the factors, after the first ten iterations."""
 
 REGULARISATION = 1e-5
-"""Added to the diagonal of the model in the span, relative to it."""
+"""Addition to the diagonal of the model in the span, relative to the diagonal."""
+
+
+Scalar = Float[Array, ""]
+InputFactors = Float[Array, "layers a a"]
+OutputFactors = Float[Array, "layers b b"]
 
 
 class _Factors(NamedTuple):
     """Moving averages of the Kronecker factors, the last directions and the damping."""
 
-    inputs: Array
+    inputs: InputFactors
     """Second moments of each layer's inputs."""
-    slopes: Array
+    slopes: OutputFactors
     """Second moments of the loss's slope in each layer's outputs."""
     last_directions: Packed
     """The last two, stacked."""
@@ -53,7 +59,7 @@ class _Factors(NamedTuple):
 
 @dataclass(frozen=True)
 class Kronecker:
-    """Natural gradient by Kronecker factors (K-FAC), with momentum; no rate for either.
+    """Natural gradient by Kronecker factors (K-FAC), with momentum, and no rate to choose.
 
     Each layer's block of the Gauss-Newton matrix is approximated by a Kronecker product of two
     small matrices (Martens & Grosse 2015), whose inverse is cheap compared with a pass over the
@@ -63,8 +69,8 @@ class Kronecker:
     Parameters
     ----------
     sample
-        About how many rows the factors and the model are computed from, different ones at each
-        iteration; None for all. Gradient and loss always use all rows.
+        Approximate number of rows for the factors and the model, different ones at each iteration;
+        None for all. Gradient and loss always use all rows.
     """
 
     sample: int | None = 2048
@@ -77,7 +83,7 @@ class Kronecker:
             )
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         layered(objective, "direction Kronecker", "directions.ConjugateGradient()")
 
     def init(self, weights: Packed) -> _Factors:
@@ -127,7 +133,9 @@ class Kronecker:
         return Choice(unit_max_speed(v), _Factors(inputs, slopes, directions, new), products)
 
 
-def _natural_gradient(position: Position, inputs: Array, slopes: Array, damping: Array) -> Packed:
+def _natural_gradient(
+    position: Position, inputs: InputFactors, slopes: OutputFactors, damping: Scalar
+) -> Packed:
     """Return −(A ⊗ G + λ)⁻¹ ∇ on the tangent space, with factored damping.
 
     Martens & Grosse (2015), Section 6.3.
@@ -139,7 +147,7 @@ def _natural_gradient(position: Position, inputs: Array, slopes: Array, damping:
     inputs = inputs * (position.radii**2)[:, None, None]
     mean_a = jnp.trace(inputs, axis1=1, axis2=2) / rows
     mean_g = jnp.trace(slopes, axis1=1, axis2=2) / columns
-    # A layer whose inputs or slopes are all zero has nothing to balance.
+    # A layer whose inputs or slopes are all zero needs no balance.
     nonzero = (mean_a > 0) & (mean_g > 0)
     balance = jnp.sqrt(jnp.where(nonzero, mean_a, 1) / jnp.where(nonzero, mean_g, 1))
     root = jnp.sqrt(damping)
@@ -152,18 +160,22 @@ def _natural_gradient(position: Position, inputs: Array, slopes: Array, damping:
     return sphere.project(position.weights, tree, position.radii)
 
 
-def _tangent_solution(layer: tuple[Array, Array, Array, Array]) -> Array:
+def _tangent_solution(
+    layer: tuple[
+        Float[Array, "a a"], Float[Array, "b b"], Float[Array, "a b"], Float[Array, "a b"]
+    ],
+) -> Float[Array, "a b"]:
     """Return −(A ⊗ G)⁻¹ ∇ of one layer, on the tangent space of its sphere."""
     A, G, gradient, point = layer
     A, G = jnp.linalg.cholesky(A), jnp.linalg.cholesky(G)
-    # Gradient and point in one call: half as many to compile.
+    # Gradient and point in one call, which halves the number of calls to compile.
     both = jax.scipy.linalg.cho_solve((A, True), jnp.hstack([gradient, point]))
     both = jnp.hstack([m.T for m in jnp.split(both, 2, axis=1)])
     free, normal = jnp.split(jax.scipy.linalg.cho_solve((G, True), both).T, 2)
     return ratio(jnp.sum(point * free), jnp.sum(point * normal)) * normal - free
 
 
-def _minimiser(matrix: Array, slope: Array) -> Array:
+def _minimiser(matrix: Float[Array, "n n"], slope: Float[Array, " n"]) -> Float[Array, " n"]:
     """Return the minimiser of cᵀMc/2 + c·slope, for a small positive semidefinite matrix.
 
     Directions may be linearly dependent, or zero: a small multiple of the diagonal regularises M.

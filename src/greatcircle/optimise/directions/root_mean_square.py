@@ -1,4 +1,4 @@
-"""Stochastic gradients scaled entry by entry by their root mean square (Kingma & Ba 2015)."""
+"""Stochastic gradients, each entry divided by its root mean square (Kingma & Ba 2015)."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Packed
@@ -19,28 +19,28 @@ MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999
 """Decay per step of the moving averages of gradients and of their squares."""
 
 SMALL, TINY = 1e-3, 1e-30
-"""Root mean square of an entry relative to its layer's below which it moves less."""
+"""Entries whose root mean square is below SMALL times that of their layer move less."""
 
 
 class _Averages(NamedTuple):
-    mean: Array
-    square: Array
+    mean: Float[Array, "spheres entries"]
+    square: Float[Array, "spheres entries"]
     steps: Int[Array, ""]
 
 
 @dataclass(frozen=True)
 class RootMeanSquare:
-    """The mean gradient of each entry, divided by the root of its mean square.
+    """The mean of each entry of the gradient, divided by its root mean square.
 
-    The ratio has no unit, and neither has a point on a sphere divided by its radius: so the angle
-    that goes with it is a pure number. Headings are not scaled to unit speed.
+    The ratio has no unit, and neither has a point on a sphere divided by its radius, so the angle
+    along such a heading is a pure number (`CosineSchedule`). Headings are not scaled to unit speed.
     """
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def init(self, weights: Packed) -> _Averages:
-        """Return averages of nothing."""
+        """Return averages of no gradients."""
         zero = jnp.zeros_like(weights.rows)
         return _Averages(zero, zero, jnp.zeros((), jnp.int32))
 
@@ -50,7 +50,7 @@ class RootMeanSquare:
         rows, steps = gradient.rows, state.steps + 1
         mean = MEAN_DECAY * state.mean + (1 - MEAN_DECAY) * rows
         square = SQUARE_DECAY * state.square + (1 - SQUARE_DECAY) * rows**2
-        # The averages started from zero: divide by the weight of what they have seen.
+        # The averages started from zero: divide by the sum of their weights so far.
         unbiased_mean = mean / (1 - MEAN_DECAY**steps)
         unbiased_square = square / (1 - SQUARE_DECAY**steps)
         entries = jnp.array([[math.prod(shape)] for shape in gradient.shapes])

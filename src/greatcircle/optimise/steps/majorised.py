@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import jax.numpy as jnp
@@ -28,10 +28,10 @@ __all__ = ["ClosedForm", "DataMajorant", "Majorant", "SmoothMajorant"]
 class _Majorised(ABC):
     """Minimise a majorant of the loss along the arc over [0, π].
 
-    A majorant with several minima is rare; the search may then end in another one than the lowest.
+    A majorant with several minima is rare; the search may then return one that is not the lowest.
     """
 
-    search: Search = Brent()
+    search: Search = field(default_factory=Brent)
 
     def __post_init__(self) -> None:
         if isinstance(self.search, type) or not callable(getattr(self.search, "minimise", None)):
@@ -75,7 +75,7 @@ class Majorant(_Majorised):
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         _layered(objective, self)
 
     def _terms(self, start: ArcStart) -> Terms:
@@ -87,9 +87,9 @@ class Majorant(_Majorised):
 class DataMajorant(_Majorised):
     """A tighter majorant, from the inputs of the layers instead of their operator norms.
 
-    The change of a layer's output is bounded in the mean square over the rows, by three numbers
-    for each layer, and only its way through the later layers by their operator norms
-    (`docs/method2.md`). Like the paper's, it rests on Assumption 1.
+    The change of a layer's outputs is bounded in the mean square over the rows, by three numbers
+    for each layer; operator norms bound only how later layers amplify it (`docs/method2.md`). Like
+    the paper's majorant, it rests on Assumption 1.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class DataMajorant(_Majorised):
         return Evaluations(forward=1)
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         _layered(objective, self)
 
     def _terms(self, start: ArcStart) -> Terms:
@@ -132,7 +132,7 @@ class SmoothMajorant(_Majorised):
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         activation = _layered(objective, self).network.activation
         if activation.max_second_derivative is None:
             smooth = [
@@ -164,15 +164,15 @@ class ClosedForm:
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
-        """Needs the layers of a network."""
+        """Raise TypeError if the objective has no layers."""
         _layered(objective, self)
 
     def propose(self, start: ArcStart) -> Proposal:
         """Return the positive root of x² − x = β / (P² Q L), with x = e^{Lt}."""
         objective, radii = _layered(start.objective, self), start.arc.radii
         layers = objective.network.depth
-        # P √Q; with biases, the largest of such products that starts at a constant unit or the input.
-        reach = jnp.max(input_bounds(objective, radii) * radii * gains.after(radii))
+        # P √Q; with biases, the largest such product that starts at the input or at a constant.
+        reach = jnp.max(input_bounds(objective, radii) * radii * gains.gains_after(radii))
         beta = -start.slope
         scale = reach**2 * objective.criterion.curvature / objective.unit
         ratio = beta / (layers * jnp.where(scale > 0, scale, 1))

@@ -1,9 +1,11 @@
-"""Angles that follow a schedule: for stochastic directions, whose arcs are not measured."""
+"""Angles that depend on the iteration alone, for stochastic directions."""
 
 import math
+from numbers import Real
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -16,7 +18,7 @@ __all__ = ["CosineSchedule"]
 
 
 class CosineSchedule(eqx.Module):
-    """From `first` down to zero along half a cosine, in `total` steps.
+    """Fall from `first` to zero along half a cosine, in `total` steps.
 
     Parameters
     ----------
@@ -29,13 +31,19 @@ class CosineSchedule(eqx.Module):
     first: float | Float[Array, ""]
     total: int | Float[Array, ""]
 
+    def __check_init__(self) -> None:
+        if isinstance(self.first, Real) and not 0 < float(self.first) < np.inf:
+            raise ValueError(f"first is {self.first!r}; expected a positive angle in radians")
+        if isinstance(self.total, Real) and (self.total < 1 or self.total != int(self.total)):
+            raise ValueError(f"total is {self.total!r}; expected a whole number of at least 1")
+
     @property
     def cost(self) -> Evaluations:
         """Nothing beyond the gradient."""
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def propose(self, start: ArcStart) -> Proposal:
         """Return the angle of this iteration."""

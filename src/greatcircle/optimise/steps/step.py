@@ -2,7 +2,7 @@
 
 import math
 from numbers import Real
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
 from jaxtyping import Float
@@ -27,6 +27,7 @@ class Proposal(NamedTuple):
     """Decrease of the loss that the rule's model predicts."""
 
 
+@runtime_checkable
 class Step(Protocol):
     """A step rule."""
 

@@ -39,7 +39,7 @@ class Taylor:
         return Evaluations(second=int(self.order == 2), higher=int(self.order > 2))
 
     def check(self, objective: Objective) -> None:
-        """Works with every objective."""
+        """Accept every objective."""
 
     def propose(self, start: ArcStart) -> Proposal:
         """Return the global minimiser of the polynomial."""
@@ -51,7 +51,7 @@ class Taylor:
         elif self.order > 2:
             derivatives += list(arcs.taylor(start.objective, start.arc, self.order)[2:])
         coefficients = jnp.stack([d / math.factorial(k) for k, d in enumerate(derivatives)])
-        angle = search.polynomial(coefficients, self.max_angle)
+        angle = search.polynomial_minimiser(coefficients, self.max_angle)
         angle = jnp.where(jnp.all(jnp.isfinite(coefficients)), angle, jnp.nan)  # undefined
         predicted = -jnp.polyval(coefficients.at[0].set(0)[::-1], angle)
         curvature = derivatives[2] if self.order > 1 else jnp.full_like(angle, jnp.nan)
