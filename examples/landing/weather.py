@@ -1,7 +1,7 @@
-"""What is different from landing to landing: wind, sensor noise, and where the approach begins.
+"""Random conditions of the landings: wind, sensor noise and start errors, all bounded.
 
-All of it is bounded by construction, and the bounds are numbers here. The first landings of a
-longer series are those of a shorter one.
+The bounds hold by construction and are constants of this module. The first landings of a longer
+series are the same as those of a shorter one.
 """
 
 from dataclasses import dataclass
@@ -9,25 +9,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["NOISE", "START_OFFSET", "START_SPEED", "WIND", "Weather", "draw"]
+
 Array = NDArray[np.float64]
 
 STEADY_WIND = 0.8  # m/s, largest mean wind along x
-GUSTS = (1.2, 0.5)  # m/s, largest gust along x and z on top of it
+GUSTS = (1.2, 0.5)  # m/s, largest gust along x and z in addition
 GUST_HERTZ = np.geomspace(0.1, 2.0, 6)
 WIND = float(np.hypot(STEADY_WIND + GUSTS[0], GUSTS[1]))
-"""Largest speed of the wind in m/s."""
+"""Largest wind speed in m/s."""
 
 DEVIATIONS = np.array([0.003, 0.003, 0.0035, 0.01, 0.01, 0.02])
-"""Of the noise on x, z [m], pitch [rad], vx, vz [m/s] and pitch rate [rad/s]."""
+"""Standard deviations of the noise on x, z [m], pitch [rad], vx, vz [m/s], pitch rate [rad/s]."""
 NOISE = 3 * DEVIATIONS
-"""Largest noise: the normal distribution is cut off there."""
+"""Largest noise, where the normal distribution is cut off."""
 
 START_OFFSET, START_SPEED = 0.03, 0.03  # m and m/s, largest start error along each axis
 
 
 @dataclass(frozen=True, eq=False)
 class Weather:
-    """The wind of n landings, their noise, and the errors at their start."""
+    """Wind, sensor noise and start errors of n landings."""
 
     seed: int
     steady: Array  # m/s, (n,)
@@ -37,33 +39,33 @@ class Weather:
     start: Array  # (n, 4): errors of x, z, vx, vz
 
     def __len__(self) -> int:
-        """How many landings."""
+        """Return the number of landings."""
         return len(self.steady)
 
     def wind(self, time: float) -> Array:
-        """Velocity (x, z) of the air in m/s at a time, (n, 2)."""
+        """Return the velocity (x, z) of the air in m/s at a time, (n, 2)."""
         gusts = np.sum(self.amplitudes * np.sin(self.frequencies * time + self.phases), axis=2)
         gusts[:, 0] += self.steady
         return gusts
 
     def noise(self, step: int) -> Array:
-        """What the sensors add to x, z, pitch, vx, vz, pitch rate at a control step, (n, 6)."""
+        """Return the sensor noise at a control step: x, z, pitch, vx, vz, pitch rate, (n, 6)."""
         drawn = np.random.default_rng([self.seed, 1, step]).standard_normal((len(self), 6))
         return np.clip(drawn * DEVIATIONS, -NOISE, NOISE)
 
     def only(self, chosen: NDArray[np.intp]) -> "Weather":
-        """The wind of some of the landings, by their numbers; their noise goes by all."""
+        """Return the wind of selected landings. Use `noise` of the complete weather."""
         parts = (self.steady, self.amplitudes, self.frequencies, self.phases, self.start)
         return Weather(self.seed, *(part[chosen] for part in parts))
 
 
 def draw(landings: int, seed: int) -> Weather:
-    """Weather of some landings; seeds are told apart also from those of the noise."""
+    """Draw the weather of some landings."""
     rng, waves = np.random.default_rng([seed, 0]), GUST_HERTZ.size
     drawn = rng.uniform(-1, 1, (landings, 5 + 6 * waves))
     start, steady = drawn[:, :4], drawn[:, 4]
     shares, pitches, phases = drawn[:, 5:].reshape(landings, 3, 2, waves).transpose(1, 0, 2, 3)
-    # Random shares of the largest gust: never more than it in sum, and as strong in every landing.
+    # Amplitudes of the waves add up to the largest gust in every landing, and never exceed it.
     shares = (1.5 + shares) / np.sum(1.5 + shares, axis=2, keepdims=True)
     return Weather(
         seed,

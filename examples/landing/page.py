@@ -1,19 +1,21 @@
-"""The landing as a page: tables, a moving picture and interactive charts."""
+"""The HTML report: tables, an animation and interactive charts."""
 
 from typing import Any
 
+import plot_data
 import plotly.graph_objects as go
+from study import METRICS, TITLES, Study, metrics
 
 from greatcircle import report
-from greatcircle.experiments.landing import curves, study
-from greatcircle.experiments.landing.study import METRICS, TITLES, Study
 from greatcircle.report.charts import LEGEND_BELOW
+
+__all__ = ["cell", "centimetres", "comparison_rows", "page"]
 
 SHOWN = ("baseline", "compensated")
 
 
-def page(done: Study, summary: dict[str, Any], command: str) -> report.Report:
-    """Everything that came of the study."""
+def page(study: Study, summary: dict[str, Any], command: str) -> report.Report:
+    """Return the report of a study."""
     bound = summary["bounds"]["compensated"]
     rows = summary["controllers"]
     base, ours = (rows[name]["touchdown_error"]["mean"] for name in SHOWN)
@@ -22,11 +24,11 @@ def page(done: Study, summary: dict[str, Any], command: str) -> report.Report:
         lead=(
             f"{summary['landings']} landings of a simulated quadrotor with each controller, in the "
             "same wind. Near the ground the air pushes it up and the baseline floats past the pad; "
-            "the compensated controller knows that force from a network with a Lipschitz "
+            "the compensated controller predicts that force with a network that has a Lipschitz "
             "certificate, as exported C code."
         ),
         highlights=[
-            report.Highlight("Touchdown error", cm(ours), f"baseline {cm(base)}"),
+            report.Highlight("Touchdown error", centimetres(ours), f"baseline {centimetres(base)}"),
             report.Highlight(
                 "Iteration contracts",
                 f"{summary['contraction']['rate']:.2f}",
@@ -41,7 +43,7 @@ def page(done: Study, summary: dict[str, Any], command: str) -> report.Report:
                 "Bound exceeded", str(bound["exceeded_where_kept"]), "times where they were kept"
             ),
         ],
-        sections=[_comparison(done, summary), _bound(done, summary)],
+        sections=[_comparison(study, summary), _bound(study, summary)],
         command=command,
         facts=[
             ("software", summary["source"]),
@@ -52,20 +54,20 @@ def page(done: Study, summary: dict[str, Any], command: str) -> report.Report:
     )
 
 
-def cm(metres: float) -> str:
-    """As it is read."""
+def centimetres(metres: float) -> str:
+    """Return a length as text."""
     return f"{100 * metres:.1f} cm"
 
 
 def cell(value: dict[str, float], factor: float) -> str:
-    """A mean with half of its confidence interval."""
+    """Return a mean with half of its confidence interval as text."""
     half = factor * (value["high"] - value["low"]) / 2
     digits = 2 if abs(factor * value["mean"]) < 100 else 1
     return f"{factor * value['mean']:.{digits}f} ± {half:.{digits}f}"
 
 
 def comparison_rows(summary: dict[str, Any]) -> list[list[str]]:
-    """A row for each metric, a column for each controller."""
+    """Return a row for each metric with a column for each controller."""
     controllers = summary["controllers"]
     return [
         [f"{title} [{unit}]", *(cell(controllers[name][metric], factor) for name in TITLES)]
@@ -74,7 +76,7 @@ def comparison_rows(summary: dict[str, Any]) -> list[list[str]]:
 
 
 def bound_rows(summary: dict[str, Any]) -> list[list[str]]:
-    """A row for each part of the force that the loop does not see, and what follows."""
+    """Return a row for each part of ε with its limit and largest value, and one for the error."""
     both = [summary["bounds"][name] for name in SHOWN]
     parts = {
         "gust": "gusts",
@@ -102,22 +104,22 @@ def bound_rows(summary: dict[str, Any]) -> list[list[str]]:
     ]
 
 
-def _comparison(done: Study, summary: dict[str, Any]) -> report.Section:
-    usual = curves.usual(done)
+def _comparison(study: Study, summary: dict[str, Any]) -> report.Section:
+    typical = plot_data.typical_landing(study)
     tracks = []
     for name in SHOWN:
-        time, x, z, pitch = curves.way(done.flights[name], usual).T
-        tracks.append(report.Track(TITLES[name], curves.COLOURS[name], time, x, z, pitch))
-    late = [track.time[-1] - done.approach.duration for track in tracks]
+        time, x, z, pitch = plot_data.trajectory(study.flights[name], typical).T
+        tracks.append(report.Track(TITLES[name], plot_data.COLOURS[name], time, x, z, pitch))
+    late = [track.time[-1] - study.approach.duration for track in tracks]
     return report.Section(
         "Four controllers",
         "All have the same gains. The touchdown error is the distance from the pad, along the "
-        "ground, where the legs first touch; contact speeds are those of that moment, and late is "
-        "counted from the plan. RMS and max are of the tracking error in a landing.\n\n"
-        "The plan comes down a glide slope and goes on through the ground, so that a vehicle that "
-        "the air holds up lands late, and beyond the pad.\n\n"
-        "Integral action finds the force anew in every landing, after the fact; the network knows "
-        "it beforehand. It cannot know the wind, which integral action also works against.",
+        "ground, where the legs first touch; contact speeds are those at that moment, and lateness "
+        "is relative to the planned touchdown. RMS and max are those of the tracking error.\n\n"
+        "The reference descends a glide slope and continues through the ground, so that a vehicle "
+        "held up by the air lands late, and beyond the pad.\n\n"
+        "Integral action estimates the force in every landing, with a delay; the network predicts "
+        "it. It does not predict the wind, which integral action also compensates.",
         tables=[
             report.TableBlock(
                 ["", *TITLES.values()],
@@ -128,26 +130,26 @@ def _comparison(done: Study, summary: dict[str, Any]) -> report.Section:
         animations=[
             report.Animation(
                 tracks,
-                [(float(x), float(z)) for x, z in curves.plan(done)],
-                done.approach.standing_height,
-                "A usual landing, at half speed: the one whose baseline touchdown error is nearest "
-                "to the median. Dotted: the plan of the centre. Faint: each second, and contact.",
+                [(float(x), float(z)) for x, z in plot_data.planned_path(study)],
+                study.approach.standing_height,
+                "A typical landing at half speed: the one with the median touchdown error of the "
+                "baseline. Dotted: reference. Faint: position at each second and at contact.",
                 f"The baseline touches {late[0]:.2f} s late at x = {tracks[0].x[-1]:.3f} m, the "
                 f"compensated controller {late[1]:.2f} s late at x = {tracks[1].x[-1]:.3f} m.",
             )
         ],
-        charts=[_touchdown_chart(done)],
+        charts=[_touchdown_chart(study)],
     )
 
 
-def _bound(done: Study, summary: dict[str, Any]) -> report.Section:
+def _bound(study: Study, summary: dict[str, Any]) -> report.Section:
     b, rule = summary["bounds"]["compensated"], summary["contraction"]
     kept = "; ".join(f"{name} {100 * x:.1f} %" for name, x in b["assumptions_kept"].items())
     return report.Section(
         "The bound",
         "The composite error s = de/dt + Λe obeys m ds/dt = −K s + ε. Gusts and noise are bounded "
         "by construction, and with them their parts of ε; the other two limits are the largest "
-        f"seen in {summary['calibration']} calibration landings with other seeds. A landing that "
+        f"in {summary['calibration']} calibration landings with other seeds. A landing that "
         "keeps all of them stays within the bound.\n\n"
         f"Kept: {kept}. All of them: {100 * b['all_assumptions_kept']:.1f} % of the landings, of "
         f"which {b['exceeded_where_kept']} exceeded the bound. It is "
@@ -162,19 +164,19 @@ def _bound(done: Study, summary: dict[str, Any]) -> report.Section:
                     *(f"{TITLES[name]}, {kind}" for name in SHOWN for kind in ("limit", "largest")),
                 ],
                 bound_rows(summary),
-                "Each part of ε: its limit, fixed before the landings, and the largest in them.",
+                "Each part of ε: its limit, fixed before the landings, and its largest value.",
             )
         ],
-        charts=[_tracking_chart(done, b)],
+        charts=[_tracking_chart(study, b)],
     )
 
 
-def _touchdown_chart(done: Study) -> report.Chart:
+def _touchdown_chart(study: Study) -> report.Chart:
     figure = go.Figure()
     words = []
-    for name, flight in done.flights.items():
-        x, share = curves.shares(study.measured(flight, done.approach)["touchdown_error"])
-        line = {"color": curves.COLOURS[name], "dash": curves.DASHES[name], "width": 2}
+    for name, flight in study.flights.items():
+        x, share = plot_data.shares(metrics(flight, study.approach)["touchdown_error"])
+        line = {"color": plot_data.COLOURS[name], "dash": plot_data.DASHES[name], "width": 2}
         figure.add_trace(
             go.Scatter(
                 x=(100 * x).round(3),
@@ -190,11 +192,13 @@ def _touchdown_chart(done: Study) -> report.Chart:
     figure.update_yaxes(tickformat=".0%", range=[0, 1.02])
     figure.update_xaxes(rangemode="tozero")
     return report.Chart(
-        figure, "Share of the landings that touch within a distance of the pad.", "; ".join(words)
+        figure,
+        "Share of the landings within a distance of the pad.",
+        "; ".join(words),
     )
 
 
-def _tracking_chart(done: Study, bound: dict[str, Any]) -> report.Chart:
+def _tracking_chart(study: Study, bound: dict[str, Any]) -> report.Chart:
     figure = go.Figure()
 
     def line(x: Any, y: Any, name: str, **style: Any) -> None:
@@ -204,15 +208,15 @@ def _tracking_chart(done: Study, bound: dict[str, Any]) -> report.Chart:
         )
 
     for name in SHOWN:
-        e, colour = curves.errors(done.flights[name]), curves.COLOURS[name]
+        e, colour = plot_data.errors(study.flights[name]), plot_data.COLOURS[name]
         line(e.time, e.median, f"{TITLES[name]}, median", color=colour, width=2.2)
         line(
             e.time, e.high, f"{TITLES[name]}, 99th percentile", color=colour, width=1.6, dash="dash"
         )
         line(e.time, e.largest, f"{TITLES[name]}, largest", color=colour, width=1.2, dash="dot")
-    e = curves.errors(done.flights["compensated"])
-    high = done.bounds["compensated"].error(e.time)
-    line(e.time, high, "bound, compensated", color=curves.BOUND, width=3)
+    e = plot_data.errors(study.flights["compensated"])
+    high = study.bounds["compensated"].error(e.time)
+    line(e.time, high, "bound, compensated", color=plot_data.BOUND, width=3)
     _layout(figure, "time [s]", "tracking error ‖e‖ [m]", 3 * len(SHOWN) + 1)
     marks = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]
     figure.update_yaxes(type="log", tickvals=marks, ticktext=[f"{mark:g}" for mark in marks])
@@ -221,8 +225,8 @@ def _tracking_chart(done: Study, bound: dict[str, Any]) -> report.Chart:
         figure,
         "Tracking error over time, on a logarithmic axis, and the bound of the compensated "
         "controller.",
-        f"The bound ends at {cm(bound['ultimate_error'])}; the largest error of the compensated "
-        f"controller is {cm(bound['largest_error'])}.",
+        f"The bound ends at {centimetres(bound['ultimate_error'])}; the largest error of the "
+        f"compensated controller is {centimetres(bound['largest_error'])}.",
     )
 
 

@@ -1,39 +1,43 @@
-"""The landing on paper: paths, tracking error against its bound, where they touch."""
+"""Matplotlib figures: paths, tracking error with its bound, touchdown errors."""
 
 from pathlib import Path
 
+import plot_data
 from matplotlib.figure import Figure
+from study import TITLES, Study, metrics
 
-from greatcircle.experiments.landing import curves, study
-from greatcircle.experiments.landing.study import Study
 from greatcircle.figures.curves import save
+
+__all__ = ["write"]
 
 STYLES = {"dash": "--", "dot": ":", "solid": "-", "dashdot": "-."}
 SHOWN = ("baseline", "compensated")
 PATHS = 40
-"""Landings whose paths are drawn."""
+"""Number of landings whose paths are drawn."""
 
 
-def write(folder: Path, done: Study) -> list[Path]:
-    """All figures as PNG and PDF; the files written."""
-    drawn = {"paths": paths(done), "tracking": tracking(done), "touchdown": touchdown(done)}
+def write(folder: Path, study: Study) -> list[Path]:
+    """Write all figures as PNG and PDF; return their paths."""
+    drawn = {"paths": paths(study), "tracking": tracking(study), "touchdown": touchdown(study)}
     return [path for name, figure in drawn.items() for path in save(figure, folder / name)]
 
 
-def paths(done: Study) -> Figure:
-    """Side view: the whole approach, and the last centimetres."""
+def paths(study: Study) -> Figure:
+    """Draw a side view of the approach and of its last centimetres."""
     figure = Figure(figsize=(10, 4.2), layout="constrained")
     whole, last = figure.subplots(1, 2)
-    planned = curves.plan(done)
+    planned = plot_data.planned_path(study)
     for axes in (whole, last):
         for name in SHOWN:
-            flight = done.flights[name]
+            flight = study.flights[name]
             for index in range(min(PATHS, len(flight.touchdown.time))):
-                _, x, z, _ = curves.way(flight, index).T
-                label = study.TITLES[name] if index == 0 else None
-                axes.plot(x, z, color=curves.COLOURS[name], linewidth=0.6, alpha=0.6, label=label)
-        axes.plot(*planned.T, "--", color="black", linewidth=1.2, label="plan")
-        axes.axhline(done.approach.standing_height, color=curves.BOUND, linewidth=1)
+                _, x, z, _ = plot_data.trajectory(flight, index).T
+                label = TITLES[name] if index == 0 else None
+                axes.plot(
+                    x, z, color=plot_data.COLOURS[name], linewidth=0.6, alpha=0.6, label=label
+                )
+        axes.plot(*planned.T, "--", color="black", linewidth=1.2, label="reference")
+        axes.axhline(study.approach.standing_height, color=plot_data.BOUND, linewidth=1)
         axes.set_xlabel("x [m]")
         axes.set_ylabel("height of the centre [m]")
         axes.grid(True, alpha=0.25)
@@ -48,13 +52,13 @@ def paths(done: Study) -> Figure:
     return figure
 
 
-def tracking(done: Study) -> Figure:
-    """Tracking error over time on a log axis, and the bound of the compensated controller."""
+def tracking(study: Study) -> Figure:
+    """Draw the tracking error over time, and the bound for the compensated controller."""
     figure = Figure(figsize=(7, 4.2), layout="constrained")
     axes = figure.subplots()
     for name in SHOWN:
-        e, colour = curves.errors(done.flights[name]), curves.COLOURS[name]
-        title, style = study.TITLES[name], STYLES[curves.DASHES[name]]
+        e, colour = plot_data.errors(study.flights[name]), plot_data.COLOURS[name]
+        title, style = TITLES[name], STYLES[plot_data.DASHES[name]]
         axes.plot(e.time, e.median, style, color=colour, label=f"{title}, median")
         axes.fill_between(
             e.time,
@@ -64,8 +68,8 @@ def tracking(done: Study) -> Figure:
             alpha=0.15,
             label=f"{title}, up to the largest",
         )
-    e = curves.errors(done.flights["compensated"])
-    bound = done.bounds["compensated"].error(e.time)
+    e = plot_data.errors(study.flights["compensated"])
+    bound = study.bounds["compensated"].error(e.time)
     axes.plot(e.time, bound, color="black", linewidth=2, label="bound, compensated")
     axes.set_yscale("log")
     axes.set_ylim(3e-3, 1)
@@ -76,17 +80,17 @@ def tracking(done: Study) -> Figure:
     return figure
 
 
-def touchdown(done: Study) -> Figure:
-    """Which share of the landings touches how near to the pad."""
+def touchdown(study: Study) -> Figure:
+    """Draw the cumulative distribution of the touchdown error."""
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
-    for name, flight in done.flights.items():
-        error = study.measured(flight, done.approach)["touchdown_error"]
-        x, share = curves.shares(error)
-        style = STYLES[curves.DASHES[name]]
-        axes.plot(100 * x, share, style, color=curves.COLOURS[name], label=study.TITLES[name])
+    for name, flight in study.flights.items():
+        error = metrics(flight, study.approach)["touchdown_error"]
+        x, share = plot_data.shares(error)
+        style = STYLES[plot_data.DASHES[name]]
+        axes.plot(100 * x, share, style, color=plot_data.COLOURS[name], label=TITLES[name])
     axes.set_xlabel("touchdown error [cm]")
-    axes.set_ylabel("share of the landings with at most that")
+    axes.set_ylabel("share of the landings")
     axes.set_xlim(left=0)
     axes.set_ylim(0, 1.02)
     axes.grid(True, alpha=0.25)

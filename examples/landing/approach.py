@@ -1,4 +1,4 @@
-"""Where the vehicle should be: a straight glide slope to the pad, from rest to a walking pace."""
+"""The reference trajectory: a straight glide slope to the landing pad, starting at rest."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,11 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+__all__ = ["Approach", "Reference"]
+
 Array = NDArray[np.float64]
 
 
 class Reference(NamedTuple):
-    """Position, velocity and acceleration (x, z) that are asked for at one time."""
+    """Reference position, velocity and acceleration (x, z) at one time."""
 
     position: Array
     velocity: Array
@@ -19,30 +21,29 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True)
 class Approach:
-    """The plan. Heights are of the legs above the ground; the pad is at x = 0.
+    """A glide slope to the pad at x = 0. Heights are those of the legs above the ground.
 
-    The distance along each axis is a polynomial of degree five in time: it starts at rest, and ends
-    at the pad with the sink speed and no acceleration. Then the plan goes on straight through the
-    ground: a vehicle that the air holds up is still asked to come down.
+    The distance along each axis is a polynomial of degree five in time: it starts at rest and ends
+    at the pad with the sink speed and no acceleration. The reference then continues straight
+    through the ground, so that a vehicle held up by the ground effect still descends.
     """
 
     height: float = 1.2  # m, at the start
     distance: float = 1.2  # m, from the pad at the start
-    duration: float = 4.0  # s, until the legs should touch
+    duration: float = 4.0  # s, until the planned touchdown
     sink_speed: float = 0.25  # m/s, at the pad
     standing_height: float = 0.12  # m, of the vehicle's centre when it stands
 
     def at(self, time: float) -> Reference:
-        """What is asked for at a time in seconds from the start."""
-        left, speed, rate = self._left(min(time, self.duration))
-        # Beyond the pad, straight on.
-        left -= self.sink_speed / self.height * max(time - self.duration, 0.0)
+        """Return the reference at a time in seconds from the start."""
+        fraction, speed, acceleration = self._remaining(min(time, self.duration))
+        fraction -= self.sink_speed / self.height * max(time - self.duration, 0.0)
         start = np.array([-self.distance, self.height])
         at_pad = np.array([0.0, self.standing_height])
-        return Reference(at_pad + left * start, speed * start, rate * start)
+        return Reference(at_pad + fraction * start, speed * start, acceleration * start)
 
-    def _left(self, time: float) -> tuple[float, float, float]:
-        """The part of the way that is left, and its derivatives."""
+    def _remaining(self, time: float) -> tuple[float, float, float]:
+        """Return the remaining fraction of the path and its first two time derivatives."""
         t, end = time / self.duration, -self.sink_speed * self.duration / self.height
         # 1 + a t³ + b t⁴ + c t⁵ with value 0, slope `end` and no curvature at t = 1.
         a, b, c = np.linalg.solve([[1, 1, 1], [3, 4, 5], [6, 12, 20]], [-1, end, 0])

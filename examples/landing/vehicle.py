@@ -1,9 +1,9 @@
-"""The quadrotor in the vertical plane: the truth, as the generator of the training data has it.
+"""Simulated quadrotor in the vertical plane, with the true force near the ground.
 
 A state is a row (x, z, pitch, vx, vz, pitch rate, front, rear): metres, radians, seconds, and the
-speeds of the two pairs of motors over 8000 rpm. Pitch turns about body y, so that a positive one
-tilts the thrust forward. The force besides gravity and nominal thrust is
-`ground_effect.residual_force`, with the velocity through the air where the air moves.
+speeds of the two pairs of motors divided by 8000 rpm. A positive pitch tilts the thrust forward.
+The force besides gravity and nominal thrust is `ground_effect.residual_force`, which also generated
+the training data; in wind it is evaluated at the velocity relative to the air.
 """
 
 import numpy as np
@@ -13,25 +13,47 @@ from scipy.integrate import solve_ivp
 from greatcircle.datasets import ground_effect
 from greatcircle.datasets.ground_effect import GRAVITY, VEHICLE
 
+__all__ = [
+    "FRONT",
+    "MOTORS",
+    "PAIRS",
+    "PITCH",
+    "POSITION",
+    "RATE",
+    "REAR",
+    "ROTORS",
+    "VELOCITY",
+    "VX",
+    "VZ",
+    "X",
+    "Z",
+    "advance",
+    "derivative",
+    "features",
+    "nominal_force",
+    "residual_force",
+    "thrust_axis",
+]
+
 Array = NDArray[np.float64]
 
-MOTOR_LAG = 0.04  # s, time constant of a motor that follows its command
+MOTOR_LAG = 0.04  # s, time constant of a motor
 X, Z, PITCH, VX, VZ, RATE, FRONT, REAR = range(8)
 ROTORS, PAIRS = slice(8, 12), [0, 1, 0, 1]  # inputs u1 to u4; rotors 1 and 3 are in front
 POSITION, VELOCITY, MOTORS = slice(X, PITCH), slice(VX, RATE), slice(FRONT, REAR + 1)
 
 
 def features(state: Array, motors: Array, velocity: Array | None = None) -> Array:
-    """The twelve inputs of the learned force, `ground_effect.INPUTS`, for rows in the plane.
+    """Return the twelve inputs of the learned force, `ground_effect.INPUTS`.
 
     Parameters
     ----------
     state : (n, 8)
-        States, of which height, velocity and pitch count.
+        States; only height, velocity and pitch are used.
     motors : (n, 2)
         Front and rear motor speeds.
     velocity : (n, 2), optional
-        Another velocity than the state's: through the air.
+        Velocity relative to the air; by default the state's.
     """
     v = state[:, VELOCITY] if velocity is None else velocity
     row = np.zeros((len(state), len(ground_effect.INPUTS)))
@@ -43,25 +65,25 @@ def features(state: Array, motors: Array, velocity: Array | None = None) -> Arra
 
 
 def residual_force(state: Array, wind: Array | float = 0.0) -> Array:
-    """Force (x, z) in N besides gravity and nominal thrust: what is to be learned, and wind."""
+    """Return the true force (x, z) in N besides gravity and nominal thrust."""
     row = features(state, state[:, MOTORS], state[:, VELOCITY] - wind)
     force = ground_effect.residual_force(row[:, 0], row[:, 1:4], row[:, 4:8], row[:, 8:])
     return force[:, [0, 2]]
 
 
 def thrust_axis(pitch: Array) -> Array:
-    """Unit vectors (x, z) along which the rotors pull."""
+    """Return unit vectors (x, z) in the direction of the thrust."""
     return np.stack([np.sin(pitch), np.cos(pitch)], axis=1)
 
 
 def nominal_force(state: Array) -> Array:
-    """Thrust (x, z) in N that the nominal coefficient predicts for the motor speeds."""
+    """Return the thrust (x, z) in N that the nominal coefficient predicts."""
     thrust = 2 * VEHICLE.thrust_coefficient * np.sum(state[:, MOTORS] ** 2, axis=1)
     return thrust[:, None] * thrust_axis(state[:, PITCH])
 
 
 def derivative(state: Array, command: Array, wind: Array) -> Array:
-    """Time derivative of states (n, 8) for motor commands (n, 2) in a wind (n, 2)."""
+    """Return the time derivative of states (n, 8) for motor commands and wind (n, 2)."""
     force = nominal_force(state) + residual_force(state, wind)
     gain = (1 + VEHICLE.thrust_mismatch) * ground_effect.ground_gain(state[:, Z])
     front, rear = 2 * VEHICLE.thrust_coefficient * gain * state[:, MOTORS].T ** 2
@@ -77,10 +99,10 @@ def derivative(state: Array, command: Array, wind: Array) -> Array:
 
 
 def advance(state: Array, command: Array, wind, start: float, period: float) -> Array:
-    """States (2, n, 8) in the middle and at the end of a period with a command that is held.
+    """Return the states (2, n, 8) in the middle and at the end of a period of constant command.
 
-    All vehicles are one system of ODEs for SciPy's RK45. `wind` is a function of the time that
-    gives (n, 2).
+    All vehicles are integrated as one system by SciPy's RK45. `wind` is a function from the time
+    to an array (n, 2).
     """
 
     def change(time: float, flat: Array) -> Array:

@@ -1,7 +1,7 @@
-"""A learned force in the loop of a landing quadrotor, from flight data to touchdown.
+"""A learned force in the controller of a landing quadrotor, from flight data to touchdown.
 
 Train within a Lipschitz budget, prove that the controller's iteration contracts, export to C, and
-land: without the force, and with it. Needs a C compiler.
+land without and with the learned force. Needs a C compiler.
 """
 
 import tempfile
@@ -9,16 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import vehicle
+import weather
+from c_code import compile_force
+from controller import Gains
+from flight import Flight, Pilot, fly
 
 from greatcircle import LipschitzRegressor, certificate, control
 from greatcircle.datasets import ground_effect
-from greatcircle.experiments.landing import vehicle, weather
-from greatcircle.experiments.landing.compiled import compiled
-from greatcircle.experiments.landing.controller import Gains
-from greatcircle.experiments.landing.flight import Flight, Pilot, fly
 
 LANDINGS = 20
-TOLERANCE = 2e-3  # of the motor speeds, over 8000 rpm
+TOLERANCE = 2e-3  # of the motor speeds, divided by 8000 rpm
 
 # The force near the ground, from two minutes of noisy flight data.
 table = ground_effect.generate(12_000)
@@ -26,7 +27,7 @@ frame = pl.DataFrame(dict(table.columns))
 model = LipschitzRegressor((15, 10), lipschitz=10.0, max_iter=30, random_state=0)
 model.fit(frame.select(table.inputs), frame.select(table.targets))
 
-# The motor speeds u solve u = U(force − f(x, u)): proved to have one solution, found by iteration.
+# The motor speeds u solve u = U(force − f(x, u)). The iteration contracts: one solution exists.
 gains = Gains()
 in_control = certificate.tight(model, inputs=["u1", "u2", "u3", "u4"])
 rule = control.contraction(gains.force_to_motors, in_control)
@@ -36,7 +37,7 @@ print(f"certified       {in_control.value:.2f} N per motor speed, {verified}")
 print(f"contraction     {rule.rate:.3f}, {iterations} iterations")
 
 
-def say(name: str, flight: Flight) -> None:
+def print_row(name: str, flight: Flight) -> None:
     touchdown = flight.touchdown.state
     distance = 100 * np.abs(touchdown[:, vehicle.X])
     error = 100 * np.sqrt(np.nanmean(flight.audit.error**2))
@@ -47,7 +48,7 @@ def say(name: str, flight: Flight) -> None:
 print(f"\n{LANDINGS} landings     touchdown error   tracking   sinking")
 print("                mean [cm] max [cm] RMS [cm] at contact [cm/s]")
 with tempfile.TemporaryDirectory() as folder:
-    force = compiled(model, Path(folder))  # force.c and force.h, compiled and loaded
+    force = compile_force(model, Path(folder))  # force.c and force.h, compiled and loaded
     wind = weather.draw(LANDINGS, seed=0)
-    say("baseline", fly(Pilot(gains), wind))
-    say("compensated", fly(Pilot(gains, force, iterations), wind))
+    print_row("baseline", fly(Pilot(gains), wind))
+    print_row("compensated", fly(Pilot(gains, force, iterations), wind))

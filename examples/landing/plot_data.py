@@ -1,17 +1,28 @@
-"""What the figures on paper and the charts on the page both draw."""
+"""Data and colours shared by the figures and the charts of the report."""
 
 from typing import NamedTuple
 
 import numpy as np
+import vehicle
+from flight import Flight
 from numpy.typing import NDArray
+from study import Study
 
-from greatcircle.experiments.landing import vehicle
-from greatcircle.experiments.landing.flight import Flight
-from greatcircle.experiments.landing.study import Study
+__all__ = [
+    "BOUND",
+    "COLOURS",
+    "DASHES",
+    "Errors",
+    "errors",
+    "planned_path",
+    "shares",
+    "trajectory",
+    "typical_landing",
+]
 
 Array = NDArray[np.float64]
 
-# Okabe and Ito's colours: told apart by everyone, and in grey with the dashes below.
+# Okabe and Ito's palette, distinguishable by colour-blind readers; in grey the dashes differ.
 COLOURS = {
     "baseline": "#D55E00",
     "integral": "#B8860B",
@@ -24,12 +35,12 @@ DASHES = {
     "compensated": "solid",
     "compensated_integral": "dashdot",
 }
-"""As Plotly calls them."""
+"""Plotly's names of the dashes."""
 BOUND = "#6C6C6C"
 
 
 class Errors(NamedTuple):
-    """Tracking error over time, as long as half of the landings fly."""
+    """Percentiles of the tracking error over time, while at least half of the landings fly."""
 
     time: Array
     median: Array
@@ -39,7 +50,7 @@ class Errors(NamedTuple):
 
 
 def errors(flight: Flight, every: int = 4) -> Errors:
-    """Percentiles over the landings, at one of `every` control steps."""
+    """Return percentiles over the landings, at one in `every` control steps."""
     error = flight.audit.error[::every]
     most = np.mean(np.isfinite(error), axis=1) >= 0.5
     error = error[most]
@@ -48,13 +59,13 @@ def errors(flight: Flight, every: int = 4) -> Errors:
 
 
 def shares(values: Array) -> tuple[Array, Array]:
-    """Values in order, and the share of the landings that have at most each."""
+    """Return the sorted values, and the share of the landings with at most each value."""
     values = np.sort(values[np.isfinite(values)])
     return values, np.arange(1, len(values) + 1) / len(values)
 
 
-def way(flight: Flight, landing: int, every: int = 4) -> Array:
-    """Time, x, z and pitch of a landing until it touches, (points, 4)."""
+def trajectory(flight: Flight, landing: int, every: int = 4) -> Array:
+    """Return time, x, z and pitch of a landing until touchdown, (points, 4)."""
     parts = [vehicle.X, vehicle.Z, vehicle.PITCH]
     path = np.column_stack([flight.time, flight.state[:, landing][:, parts]])[::every]
     path = path[np.isfinite(path[:, 1])]
@@ -64,13 +75,13 @@ def way(flight: Flight, landing: int, every: int = 4) -> Array:
     return np.vstack([path, [down.time[landing], *down.state[landing, parts]]])
 
 
-def plan(done: Study, points: int = 80) -> Array:
-    """Positions (x, z) that are asked for until the pad."""
-    times = np.linspace(0, done.approach.duration, points)
-    return np.array([done.approach.at(float(time)).position for time in times])
+def planned_path(study: Study, points: int = 80) -> Array:
+    """Return reference positions (x, z) until the pad."""
+    times = np.linspace(0, study.approach.duration, points)
+    return np.array([study.approach.at(float(time)).position for time in times])
 
 
-def usual(done: Study) -> int:
-    """The landing whose touchdown error is nearest to the baseline's median: a usual one."""
-    error = np.abs(done.flights["baseline"].touchdown.state[:, vehicle.X])
+def typical_landing(study: Study) -> int:
+    """Return the landing whose touchdown error is nearest to the baseline's median."""
+    error = np.abs(study.flights["baseline"].touchdown.state[:, vehicle.X])
     return int(np.nanargmin(np.abs(error - np.nanmedian(error))))

@@ -1,4 +1,4 @@
-"""The exported C code as a function of NumPy rows: exported, compiled, loaded, called."""
+"""Export a model to C, compile and load it, and call it on NumPy rows."""
 
 import ctypes
 import shutil
@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from controller import Array, Force
 
 from greatcircle.datasets import ground_effect
-from greatcircle.experiments.landing.controller import Array, Force
+
+__all__ = ["COMPILERS", "compile_force", "find_compiler"]
 
 COMPILERS = ("cc", "gcc", "clang")
 
-# One call for many rows: the loop over the landings stays out of Python.
+# One call for many rows keeps the loop over the landings out of Python.
 ROWS = """
 #include "force.h"
 void force_rows(const force_real *x, force_real *y, long rows);
@@ -28,33 +30,32 @@ UNITS = dict.fromkeys(("vx", "vy", "vz"), "m/s") | dict.fromkeys(("fx", "fy", "f
 UNITS |= {"z": "m"} | dict.fromkeys(("u1", "u2", "u3", "u4"), "8000 rpm")
 
 
-def compiler() -> str:
-    """Where the C compiler is."""
+def find_compiler() -> str:
+    """Return the path of the C compiler."""
     found = next(filter(None, map(shutil.which, COMPILERS)), None)
     if found is None:
         raise FileNotFoundError(
-            f"there is no C compiler ({', '.join(COMPILERS)}) on the PATH; expected one, because "
-            "the landing calls the exported C code: install gcc or clang"
+            f"no C compiler found on the PATH ({', '.join(COMPILERS)}); the landings call the "
+            "exported C code: install gcc or clang"
         )
     return found
 
 
-def compiled(model: Any, folder: Path) -> Force:
-    """Export a fitted model of the force to C, compile it in a folder, and load it.
+def compile_force(model: Any, folder: Path) -> Force:
+    """Export a fitted model of the force to C, compile it and load it.
 
     Parameters
     ----------
     model
-        A fitted model with the inputs and targets of `ground_effect`.
+        A fitted model with the named inputs and targets of `ground_effect`.
     folder
-        For `force.c`, `force.h` and the library; it must stay while the function is used.
+        For `force.c`, `force.h` and the library; it must exist while the function is used.
     """
     source, loop = folder / "force.c", folder / "force_rows.c"
-    named = getattr(model, "feature_names_in_", None) is not None
-    model.export(source, units=UNITS if named else None)
+    model.export(source, units=UNITS)
     loop.write_text(ROWS, "ascii")
     library = folder / "force.so"
-    command = [compiler(), "-std=c99", "-O2", "-shared", "-fPIC", source, loop, "-o", library]
+    command = [find_compiler(), "-std=c99", "-O2", "-shared", "-fPIC", source, loop, "-o", library]
     subprocess.run([*command, "-lm"], check=True, capture_output=True)
     call = ctypes.CDLL(str(library.resolve())).force_rows
     outputs = len(ground_effect.TARGETS)
