@@ -25,7 +25,7 @@ from jax import Array
 from greatcircle import steps
 from greatcircle.data import files
 from greatcircle.datasets import Table
-from greatcircle.experiments.run import train
+from greatcircle.experiments.run import PAPER_HIDDEN, job_of, train
 from greatcircle.optimise import search
 from greatcircle.optimise.arc import Here
 from greatcircle.optimise.majorants import MajorantTerms, majorant_terms
@@ -99,7 +99,7 @@ def main() -> None:
     for name in options.searches:
         step = SEARCHES[name]
         runs = [
-            train(table, step=step, iterations=options.iterations, seed=seed)
+            train(table, replace(job_of("mm", PAPER_HIDDEN, options.iterations, seed), step=step))
             for seed in range(options.seeds)
         ]
         results[name] = {

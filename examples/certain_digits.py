@@ -33,7 +33,9 @@ changed = np.sum(model.predict(X_test + delta) != model.predict(X_test))
 print(f"accuracy          {correct.mean():.3f}")
 print(f"bound             {model.certificate_.value:.2f} logits per grey level")
 print(f"certified radius  median {np.median(radius):.3f} grey levels")
-print(f"correct / wrong   median {np.median(radius[correct]):.3f} / {np.median(radius[~correct]):.3f}")
+print(
+    f"correct / wrong   median {np.median(radius[correct]):.3f} / {np.median(radius[~correct]):.3f}"
+)
 for size in (1, 2, 4):
     print(f"correct and certified within {size}: {np.mean(correct & (radius > size)):.1%}")
 print(f"classes changed by random perturbations of that size: {changed}")
