@@ -11,7 +11,9 @@ import numpy as np
 from greatcircle._runtime import versions as provenance
 from greatcircle.datasets import Table
 from greatcircle.experiments.run import PAPER_HIDDEN, Run, train
-from greatcircle.figures import curves as figures
+from greatcircle.figures import files
+from greatcircle.figures.learning_curves import learning_curves
+from greatcircle.figures.tables import LearningCurves
 from greatcircle.optimise.record import Record
 from greatcircle.training import methods
 
@@ -75,7 +77,7 @@ def write(folder: Path, runs: dict[str, Run], summary: dict[str, Any]) -> list[P
     path = folder / "results.json"
     path.write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
     panels = [
-        figures.Panel(
+        LearningCurves(
             METHODS[method][0],
             run.train_objective[np.newaxis],
             run.test_objective[np.newaxis],
@@ -83,4 +85,4 @@ def write(folder: Path, runs: dict[str, Run], summary: dict[str, Any]) -> list[P
         )
         for method, run in runs.items()
     ]
-    return [path, *figures.save(figures.learning_curves(panels), folder / "learning_curves")]
+    return [path, *files.save(learning_curves(panels), folder / "learning_curves")]

@@ -7,7 +7,7 @@ import numpy as np
 
 from greatcircle.experiments.run import PAPER_HIDDEN
 from greatcircle.experiments.sweep import Job, Row
-from greatcircle.figures.curves import Panel
+from greatcircle.figures.tables import LearningCurves
 from greatcircle.training.methods import METHODS
 
 ITERATIONS = {"ad": 200, "mm": 3000}
@@ -74,7 +74,7 @@ def method_summary(results: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def panels(rows: Mapping[Job, Row]) -> dict[str, Panel]:
+def panels(rows: Mapping[Job, Row]) -> dict[str, LearningCurves]:
     """Figure 1: a panel for each method, a row for each seed.
 
     A run that ended early stands still at its last value.
@@ -85,9 +85,10 @@ def panels(rows: Mapping[Job, Row]) -> dict[str, Panel]:
         return np.array([np.pad(r[name], (0, longest - len(r[name])), "edge") for r in results])
 
     return {
-        method: Panel(
+        method: LearningCurves(
             TITLES[method],
             *(stacked(results, n) for n in ("train_objective", "test_objective", "angle")),
+            seeds=range(len(results)),
         )
         for method, results in by_method(rows).items()
     }

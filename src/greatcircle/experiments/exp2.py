@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 
 from greatcircle.experiments.sweep import Job, Row
+from greatcircle.figures.tables import GridComparison
 from greatcircle.training.methods import METHODS
 
 WIDTHS = (15, 20, 25, 30, 35)
 DEPTHS = (4, 6, 8, 10, 12)
 ITERATIONS = 200
 SEEDS = 40
-QUANTITIES = {"train_rms": "train RMS [N]", "test_rms": "test RMS [N]", "seconds": "seconds"}
+QUANTITIES = {"train_rms": "train RMS [N]", "test_rms": "test RMS [N]", "seconds": "time [s]"}
 
 
 def jobs(
@@ -69,3 +70,14 @@ def summary(rows: Mapping[Job, Row]) -> dict[str, Any]:
         "comment": "rows follow depths, columns follow widths; depth counts weight matrices",
         **{name: grid(name) for name in QUANTITIES},
     }
+
+
+def grids(ours: Mapping[str, Any], paper: Mapping[str, Any]) -> list[GridComparison]:
+    """Return ours and the paper's values of each quantity; both from `summary` or the paper."""
+    tables = []
+    for name, title in QUANTITIES.items():
+        label, _, unit = title.rstrip("]").partition(" [")
+        values = (np.array(numbers[name], np.float64) for numbers in (ours, paper))
+        log = name == "seconds"
+        tables.append(GridComparison(label, unit, ours["depths"], ours["widths"], *values, log=log))
+    return tables

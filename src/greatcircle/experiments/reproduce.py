@@ -1,7 +1,7 @@
 """From a list of jobs to a folder with everything: store, results, figures."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,12 @@ from greatcircle.datasets import Table
 from greatcircle.experiments import exp1, exp2
 from greatcircle.experiments.run import paper_numbers
 from greatcircle.experiments.sweep import Job, Row, Store, fingerprint
-from greatcircle.figures import curves as figures
+from greatcircle.figures import files
+from greatcircle.figures import heatmaps as heatmap_figure
+from greatcircle.figures import learning_curves as curve_figure
+from greatcircle.figures.tables import GridComparison, LearningCurves
+from greatcircle.report.charts.heatmaps import heatmaps
+from greatcircle.report.charts.learning_curves import learning_curves
 
 STORE = "runs.jsonl"
 
@@ -53,14 +58,13 @@ def write(
     paper = paper_numbers()
     if experiment == "exp1":
         panels = exp1.panels(rows)
-        figure = figures.learning_curves(list(panels.values()))
-        written += figures.save(figure, folder / "learning_curves")
+        figure = curve_figure.learning_curves(list(panels.values()))
+        written += files.save(figure, folder / "learning_curves")
         sections = _sections_1(summary["experiment_1"], paper["experiment_1"], panels)
     else:
-        ours = summary["experiment_2"]
-        figure = figures.heatmaps(ours, paper["experiment_2"], exp2.QUANTITIES)
-        written += figures.save(figure, folder / "heatmaps")
-        sections = _sections_2(ours, paper["experiment_2"])
+        grids = exp2.grids(summary["experiment_2"], paper["experiment_2"])
+        written += files.save(heatmap_figure.heatmaps(grids), folder / "heatmaps")
+        sections = _sections_2(grids, summary["experiment_2"]["seeds"])
     page = report.Report(
         title=f"Experiment {experiment[-1]} of the paper, rerun",
         lead='Cho & Shin, "Automatic Optimisation of Normalised Neural Networks", L4DC 2024: '
@@ -81,7 +85,7 @@ def write(
 
 
 def _sections_1(
-    ours: dict[str, Any], paper: dict[str, Any], panels: Mapping[str, figures.Panel]
+    ours: dict[str, Any], paper: dict[str, Any], panels: Mapping[str, LearningCurves]
 ) -> list[report.Section]:
     """Table 1, then Figure 1 for each method."""
     table = report.TableBlock(
@@ -98,13 +102,7 @@ def _sections_1(
             panel.title,
             charts=[
                 report.Chart(
-                    report.learning_curves(
-                        panel.title,
-                        list(range(len(panel.train))),
-                        panel.train,
-                        panel.test,
-                        panel.angle,
-                    ),
+                    learning_curves(panel),
                     "Training and test objective of the scaled problem, and the computed angle.",
                     f"The training objective falls from {panel.train[:, 0].mean():.2e} to "
                     f"{panel.train[:, -1].mean():.2e} in {panel.train.shape[1] - 1} iterations.",
@@ -122,24 +120,19 @@ def _numbers(method: dict[str, Any], seeds: int) -> tuple[str, ...]:
     return *spread, seconds, str(method["iterations"]), str(method.get("seeds", seeds))
 
 
-def _sections_2(ours: dict[str, Any], paper: dict[str, Any]) -> list[report.Section]:
+def _sections_2(grids: Sequence[GridComparison], seeds: int) -> list[report.Section]:
     """Heatmaps of each quantity."""
     sections = []
-    for name, label in exp2.QUANTITIES.items():
-        mine, theirs = (np.array(x[name], np.float64) for x in (ours, paper))
-        word, _, unit = label.partition(" [")
-        figure = report.heatmaps(
-            ours["depths"],
-            ours["widths"],
-            mine,
-            theirs,
-            word,
-            unit.rstrip("]") or "s",
-            log=name == "seconds",
+    for grid in grids:
+        (low, high), (paper_low, paper_high) = (
+            (np.nanmin(cells), np.nanmax(cells)) for cells in (grid.ours, grid.paper)
         )
         description = (
-            f"Mean over {ours['seeds']} seeds, from {np.nanmin(mine):.3f} to "
-            f"{np.nanmax(mine):.3f}; the paper's go from {theirs.min():.3f} to {theirs.max():.3f}."
+            f"Mean over {seeds} seeds, from {low:.3f} to {high:.3f}; the paper's values are from "
+            f"{paper_low:.3f} to {paper_high:.3f}."
         )
-        sections.append(report.Section(label, charts=[report.Chart(figure, label, description)]))
+        label = f"{grid.label} [{grid.unit}]"
+        sections.append(
+            report.Section(label, charts=[report.Chart(heatmaps(grid), label, description)])
+        )
     return sections

@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from greatcircle.experiments.landing import curves, study
 from greatcircle.experiments.landing.study import Study
-from greatcircle.figures.curves import save
+from greatcircle.figures.files import save
 
 STYLES = {"dash": "--", "dot": ":", "solid": "-", "dashdot": "-."}
 SHOWN = ("baseline", "compensated")

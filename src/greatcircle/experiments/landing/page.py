@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from greatcircle import report
 from greatcircle.experiments.landing import curves, study
 from greatcircle.experiments.landing.study import METRICS, TITLES, Study
-from greatcircle.report.charts import LEGEND_BELOW
+from greatcircle.report.charts.layout import LEGEND_BELOW
 
 SHOWN = ("baseline", "compensated")
 
