@@ -6,7 +6,7 @@ import plot_data
 from matplotlib.figure import Figure
 from study import TITLES, Study, metrics
 
-from greatcircle.figures.curves import save
+from greatcircle.figures.files import save
 
 __all__ = ["write"]
 

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from study import METRICS, TITLES, Study, metrics
 
 from greatcircle import report
-from greatcircle.report.charts import LEGEND_BELOW
+from greatcircle.report.charts.layout import LEGEND_BELOW
 
 __all__ = ["cell", "centimetres", "comparison_rows", "page"]
 

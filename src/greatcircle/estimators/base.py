@@ -441,7 +441,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
     def _html_repr(self) -> str:
         """For notebooks: scikit-learn's diagram, and a summary of the fit below it."""
         diagram = BaseEstimator._html_repr(self)
-        return diagram + (summary.html(self) if self.__sklearn_is_fitted__() else "")
+        return diagram + (summary.html(self.model_) if self.__sklearn_is_fitted__() else "")
 
 
 def _spectral_bound(network: Network, scaling: Scaling, weights: Any) -> float:

@@ -1,0 +1,214 @@
+"""Learning curves of one run or of several seeds as an interactive chart: the paper's Figure 1."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from greatcircle.figures.style import ANGLE, TEST, TRAIN
+from greatcircle.figures.tables import LearningCurves, summarise
+from greatcircle.report.charts.layout import LEGEND_BELOW, axis_title, empty_chart
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+__all__ = ["learning_curves"]
+
+# More points cannot be seen on a screen, and those of forty seeds would make a heavy page.
+_MEAN_POINTS, _SEED_POINTS = 3000, 300
+
+
+class _Curve(NamedTuple):
+    """One quantity over the iterations, one row per seed, and its style."""
+
+    x: np.ndarray
+    rows: np.ndarray
+    name: str
+    colour: str
+    dash: str
+    width: float
+    axis: str
+    opacity: float
+    """Opacity of the band."""
+
+
+def learning_curves(curves: LearningCurves) -> "Figure":
+    """Draw the losses on a log axis and the angle on a second axis.
+
+    With several seeds, lines are means and bands are one standard deviation; a menu shows all seeds
+    or a single one instead.
+    """
+    several = len(curves.seeds) > 1
+    figure = empty_chart()
+    owners: list[int | None] = []
+    """Row of the seed of each trace; None for means and bands."""
+    for curve in _curves(curves) if several else ():
+        _add_mean_and_band(figure, curve)
+        owners += [None, None]
+    for row, seed in enumerate(curves.seeds):
+        for curve in _curves(curves):
+            picked = _thinned(curve.x, _SEED_POINTS) if several else slice(None)
+            figure.add_scatter(
+                x=_compact(curve.x[picked]),
+                y=curve.rows[row][picked].astype(np.float32),
+                name=curve.name,
+                legendgroup=curve.name,
+                meta=f"seed {seed}",
+                mode="lines",
+                line={"color": curve.colour, "dash": curve.dash, "width": curve.width},
+                yaxis=curve.axis,
+                visible=not several,
+                hovertemplate="%{y:.4g}<extra>%{fullData.name}, %{meta}</extra>",
+            )
+            owners.append(row)
+    _lay_out(figure, curves.title, curves.axis)
+    if several:
+        step = _step(curves.angle.shape[1], _SEED_POINTS)
+        figure.update_layout(updatemenus=[_seed_menu(curves.seeds, owners, step)])
+    return figure
+
+
+def _curves(curves: LearningCurves) -> list[_Curve]:
+    iterations = np.arange(curves.train.shape[1])
+    train, test = curves.names
+    drawn = [_Curve(iterations, curves.train, train, TRAIN, "solid", 2.2, "y2", 0.22)]
+    if curves.test is not None:
+        drawn.append(_Curve(iterations, curves.test, test, TEST, "dash", 2.2, "y2", 0.22))
+    return [*drawn, _Curve(iterations[1:], curves.angle, "angle", ANGLE, "solid", 1.2, "y", 0.14)]
+
+
+def _add_mean_and_band(figure: "Figure", curve: _Curve) -> None:
+    summary = summarise(curve.rows)
+    kept = _thinned(curve.x, _MEAN_POINTS)
+    kept = kept[np.isfinite(summary.mean[kept])]
+    x, (low, high) = _compact(curve.x[kept]), summary.band
+    figure.add_scatter(
+        x=np.concatenate([x, x[::-1]]),
+        y=np.concatenate([high[kept], low[kept][::-1]]).astype(np.float32),
+        name=f"{curve.name}, one standard deviation",
+        legendgroup=curve.name,
+        showlegend=False,
+        mode="lines",
+        line={"width": 0, "color": curve.colour},
+        fill="toself",
+        fillcolor=_translucent(curve.colour, curve.opacity),
+        hoverinfo="skip",
+        yaxis=curve.axis,
+    )
+    figure.add_scatter(
+        x=x,
+        y=summary.mean[kept].astype(np.float32),
+        customdata=summary.deviation[kept].astype(np.float32),
+        name=curve.name,
+        legendgroup=curve.name,
+        mode="lines",
+        line={"color": curve.colour, "dash": curve.dash, "width": curve.width},
+        yaxis=curve.axis,
+        hovertemplate="%{y:.4g} ± %{customdata:.2g}<extra>%{fullData.name}</extra>",
+    )
+
+
+def _seed_menu(seeds: Sequence[int], owners: Sequence[int | None], step: int) -> dict[str, Any]:
+    """Return a menu with one entry for the means, one for all seeds and one for each seed."""
+
+    def button(label: str, shown: Sequence[bool], legend: Sequence[bool], opacity: float) -> dict:
+        update = {"visible": list(shown), "showlegend": list(legend), "opacity": opacity}
+        # With all seeds, a box with the values of every curve would cover the chart.
+        hover = {"hovermode": "x unified" if opacity == 1 else "closest"}
+        return {"label": label, "method": "update", "args": [update, hover]}
+
+    # Each mean follows its band, and only the mean is in the legend.
+    means = [row is None for row in owners]
+    mean_lines = [row is None and index % 2 == 1 for index, row in enumerate(owners)]
+    single = [[row == chosen for row in owners] for chosen in range(len(seeds))]
+    note = f" (every {_ordinal(step)} iteration)" if step > 1 else ""
+    return {
+        "type": "dropdown",
+        "x": 1,
+        "xanchor": "right",
+        "y": 1.02,
+        "yanchor": "bottom",
+        "buttons": [
+            button(f"mean of {len(seeds)} seeds", means, mean_lines, 1.0),
+            button(f"all seeds{note}", [not mean for mean in means], single[0], 0.3),
+            *(
+                button(f"seed {seed}{note}", shown, shown, 1.0)
+                for seed, shown in zip(seeds, single, strict=True)
+            ),
+        ],
+    }
+
+
+def _lay_out(figure: "Figure", title: str, loss_title: str) -> None:
+    # Tick labels within one decade are long: the margin adapts to them.
+    log_axis = {"type": "log", "exponentformat": "power", "nticks": 9, "automargin": True}
+    coloured = {"font": {"color": ANGLE, "size": 13}}
+    figure.update_layout(
+        title={"text": title, "x": 0, "xref": "paper", "font": {"size": 16}},
+        height=460,
+        margin={"l": 64, "r": 64, "t": 48, "b": 84},
+        hovermode="x unified",
+        xaxis={
+            "title": axis_title("iteration", 8),
+            "zeroline": False,
+            "hoverformat": "d",
+            "unifiedhovertitle": {"text": "iteration %{x}"},
+            "spikecolor": "#8A919B",
+            "spikethickness": 1,
+            "spikedash": "dot",
+            "exponentformat": "none",  # no SI prefixes
+        },
+        # The losses are drawn above the angle: an overlaying axis is drawn last.
+        yaxis=log_axis
+        | {
+            "title": axis_title("angle [rad]", 8) | coloured,
+            "tickfont": {"color": ANGLE},
+            "side": "right",
+            "showgrid": False,
+            "nticks": 5,
+        },
+        yaxis2=log_axis
+        | {
+            "title": axis_title(loss_title, 8),
+            "side": "left",
+            "overlaying": "y",
+            # By default an overlaying axis has its ticks where the other axis has them.
+            "tickmode": "auto",
+        },
+        legend=LEGEND_BELOW,
+        meta={
+            "narrow": {
+                "height": 420,
+                "margin.l": 52,
+                "margin.r": 52,
+                "margin.b": 112,
+                "dragmode": False,
+            }
+        },
+    )
+
+
+def _thinned(iterations: np.ndarray, limit: int) -> np.ndarray:
+    """Return the indices of about `limit` evenly spaced iterations, including the last."""
+    last = iterations.max(initial=0)
+    return np.flatnonzero((iterations % _step(last, limit) == 0) | (iterations == last))
+
+
+def _step(last: int, limit: int) -> int:
+    return max(1, -(-last // limit))
+
+
+def _compact(iterations: np.ndarray) -> np.ndarray:
+    """Return the iterations in two bytes each if they fit: the curves of all seeds add up."""
+    return iterations.astype(np.int16 if iterations.max(initial=0) < 2**15 else np.int32)
+
+
+def _translucent(colour: str, alpha: float) -> str:
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{alpha})"
+
+
+def _ordinal(number: int) -> str:
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    teens = 10 <= number % 100 <= 20
+    return f"{number}{'th' if teens else endings.get(number % 10, 'th')}"
