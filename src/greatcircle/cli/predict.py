@@ -116,7 +116,7 @@ def _distinct(names: list[str]) -> list[str]:
 
 def _write(predictions: "pl.DataFrame", path: Path) -> None:
     """Write the whole file at once, or leave the old one as it is."""
-    from greatcircle._runtime import container as sealed
+    from greatcircle._runtime.atomic import atomic_write, writable_path
 
     name, data = path.name.lower(), io.BytesIO()
     if name.endswith(".parquet"):
@@ -125,4 +125,4 @@ def _write(predictions: "pl.DataFrame", path: Path) -> None:
         predictions.write_csv(data)
     whole = data.getvalue()
     packed = gzip.compress(whole, mtime=0) if name.endswith(".gz") else whole
-    sealed.write(sealed.place(path), packed)
+    atomic_write(writable_path(path), packed)

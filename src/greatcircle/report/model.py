@@ -11,7 +11,7 @@ import numpy as np
 
 from greatcircle import report
 from greatcircle.estimators import files as estimator_files
-from greatcircle._runtime import container as sealed
+from greatcircle._runtime import atomic
 from greatcircle._runtime import versions as provenance
 from greatcircle.figures import curves as figures
 from greatcircle.figures import model as model_figures
@@ -156,13 +156,13 @@ def write(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Write the files together, in the place of an older result; return their paths."""
     # The weights of a model without a bound go beside an older result, which stays whole.
     remove = _files_of_older(folder) if MODEL in files else set()
-    sealed.write_all(folder, files, remove)
+    atomic.atomic_write_all(folder, files, remove)
     return [folder / name for name in files]
 
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder in which a file of the results could not be replaced."""
-    sealed.check_replaceable(folder, NAMES)
+    atomic.check_replaceable(folder, NAMES)
 
 
 def _files_of_older(folder: Path) -> set[str]:
