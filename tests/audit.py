@@ -30,7 +30,7 @@ import test_signals
 
 from exported import handmade
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, cli, load
-from greatcircle._runtime.container import opened, sealed
+from greatcircle._runtime.container import pack, unpack
 from greatcircle.network.activations import declare
 from small import ACTIVATION_NAMES, attack_bounds, random_network, rounding
 
@@ -242,11 +242,11 @@ def files(rng: np.random.Generator, folder: Path) -> int:
             load(path)
             raise AssertionError("a damaged file was loaded")
     for _ in range(10):  # by someone who knows the format
-        tensors, texts = opened(data)
+        tensors, texts = unpack(data)
         name = str(rng.choice(list(tensors)))
         if tensors[name].dtype.kind == "f" and tensors[name].size:
             tensors[name] = _altered_array(tensors[name], rng)
-        path.write_bytes(sealed(tensors, texts))
+        path.write_bytes(pack(tensors, texts))
         try:
             model = load(path)
         except ValueError:

@@ -26,7 +26,7 @@ import pytest
 
 import greatcircle
 from greatcircle import cli, storage
-from greatcircle._runtime.container import opened, sealed
+from greatcircle._runtime.container import pack, unpack
 from greatcircle.data.streams import Batches
 from greatcircle.optimise.checkpoint import NAME
 from messages_provoked import AREAS
@@ -276,14 +276,14 @@ def write_models(folder: Path, model: Any, classifier: Any) -> None:
         "of another library": framed({"__metadata__": {"format": "pt"}}),
         "numbers as text": framed({"__metadata__": {"format": "greatcircle", "n": 1}}),
         "altered": whole[:-1] + bytes([whole[-1] ^ 1]),
-        "newer": sealed({}, {"format_version": "99", "versions": '{"greatcircle": "9.0"}'}),
-        "newer, unknown": sealed({}, {"format_version": "99"}),
+        "newer": pack({}, {"format_version": "99", "versions": '{"greatcircle": "9.0"}'}),
+        "newer, unknown": pack({}, {"format_version": "99"}),
     }.items():
         (folder / f"{name}.safetensors").write_bytes(data)
     (folder / "tampered").mkdir()
-    both = {"r": opened(whole), "c": opened((folder / "classifier.safetensors").read_bytes())}
+    both = {"r": unpack(whole), "c": unpack((folder / "classifier.safetensors").read_bytes())}
     for name, (kind, arrays, texts) in TAMPERED.items():
-        data = sealed(*tampered(*both[kind], arrays, texts))
+        data = pack(*tampered(*both[kind], arrays, texts))
         (folder / "tampered" / f"{name}.safetensors").write_bytes(data)
     for name, there, other in (("type", b'"F64"', b'"F8 "'), ("places", b"[0,", b"[8,")):
         data = resealed(whole.replace(there, other, 1))
@@ -362,13 +362,13 @@ def resealed(data: bytes) -> bytes:
 def write_checkpoints(folder: Path, X: np.ndarray, y: np.ndarray, short: dict[str, Any]) -> None:
     greatcircle.LipschitzRegressor(**short, checkpoint=folder / "begun").fit(X, y)
     whole = (folder / "begun" / NAME).read_bytes()
-    tensors, texts = opened(whole)
+    tensors, texts = unpack(whole)
     last = f"state.{sum(name.startswith('state.') for name in tensors) - 1}"
     fewer = {name: t for name, t in tensors.items() if name != last}
     for name, data in {
         "damaged": whole[:-1] + bytes([whole[-1] ^ 1]),
         "of a model": (folder / "model.safetensors").read_bytes(),
-        "of other layers": sealed(fewer, texts),
+        "of other layers": pack(fewer, texts),
     }.items():
         (folder / name).mkdir()
         (folder / name / NAME).write_bytes(data)

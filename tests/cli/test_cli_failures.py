@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 from sklearn.exceptions import ConvergenceWarning
 
 from greatcircle import certificate, cli, storage
-from greatcircle._runtime import container as sealed
+from greatcircle._runtime import atomic
 from greatcircle._runtime import versions as provenance
 from greatcircle.datasets import ground_effect
 from greatcircle.figures import model as model_figures
@@ -300,10 +300,10 @@ def test_files_are_replaced_together_or_not_at_all(tmp_path, monkeypatch, call):
 
     monkeypatch.setattr(os, "rename", fails_once)
     if call == 7:  # a and b: out and in; c: in; gone: out
-        sealed.write_all(tmp_path, new, ["gone", "missing"])
+        atomic.atomic_write_all(tmp_path, new, ["gone", "missing"])
         assert contents(tmp_path) == {**new, "other": b"other"}
     else:
         with pytest.raises((OSError, KeyboardInterrupt)):
-            sealed.write_all(tmp_path, new, ["gone", "missing"])
+            atomic.atomic_write_all(tmp_path, new, ["gone", "missing"])
         assert contents(tmp_path) == before
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640

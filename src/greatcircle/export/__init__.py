@@ -20,7 +20,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from greatcircle._runtime.container import place, write
+from greatcircle._runtime.atomic import atomic_write, writable_path
 from greatcircle.export.names import checked_name
 from greatcircle.export.numbers import Numbers, numbers
 
@@ -77,7 +77,7 @@ def export(
     of = numbers(model, name=checked_name(name, path.stem, to), dtype=dtype, units=units)
     made = import_module(f"greatcircle.export.{to}").files(of, path, jacobian=jacobian)
     for file, data in made.items():
-        write(file, data)
+        atomic_write(file, data)
     return list(made)
 
 
@@ -110,4 +110,4 @@ def _checked(path: Any, to: Any) -> tuple[Path, str]:
             f"path is {str(path)!r}, which would be imported in place of the package "
             f"{path.stem!r}; expected another name: try 'model.py'"
         )
-    return place(path), to
+    return writable_path(path), to

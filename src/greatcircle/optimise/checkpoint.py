@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from greatcircle._runtime.container import SUFFIX, opened, sealed, write
+from greatcircle._runtime.atomic import atomic_write
+from greatcircle._runtime.container import SUFFIX, pack, unpack
 from greatcircle.geometry.sphere import Tree
 from greatcircle.optimise.loop import Result, result_at
 from greatcircle.optimise.record import Record
@@ -114,12 +115,12 @@ class Checkpoint:
         if best is not None:
             tensors |= {f"best.{i}": np.asarray(w) for i, w in enumerate(jax.tree.leaves(best))}
         texts = {"kind": "checkpoint", "seed": str(self.seed), "of": json.dumps(self.fingerprint)}
-        write(self.path, sealed(tensors, texts))
+        atomic_write(self.path, pack(tensors, texts))
         self._written = time.monotonic()
 
     def _read(self) -> Saved:
         try:
-            tensors, texts = opened(self.path.read_bytes())
+            tensors, texts = unpack(self.path.read_bytes())
             if texts.get("kind") != "checkpoint":
                 raise ValueError("it is a model, no checkpoint; greatcircle.load reads it")
             of = json.loads(texts["of"])

@@ -1,7 +1,7 @@
-"""A model as named arrays and named texts, and back.
+"""A model from the named arrays and texts of its file, each of them checked first.
 
-On the way back everything is checked before it becomes part of a model: a correct checksum proves
-nothing, because anyone can compute one.
+The checksum of a file proves nothing about its origin, because anyone can compute one. So types,
+shapes and ranges are checked, and the certificate is verified for the weights and the scaling.
 """
 
 import json
@@ -14,7 +14,6 @@ import numpy as np
 
 from greatcircle._runtime.container import Tensors, Texts
 from greatcircle._runtime.dtypes import FLOATS
-from greatcircle._runtime.versions import versions
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.stack import stack
 from greatcircle.certificate.verdict import verify
@@ -23,69 +22,16 @@ from greatcircle.model import Model, Training
 from greatcircle.network.activations.builtin import ACTIVATIONS
 from greatcircle.optimise.history import History
 from greatcircle.optimise.record import Record
-from greatcircle.storage.floats import decode_float, encode_float
+from greatcircle.storage.describe import UNCERTIFIED, radii
+from greatcircle.storage.floats import decode_float
 
-__all__ = ["describe", "json_section", "rebuild"]
-
-LABEL_TYPES = (
-    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-    "float16", "float32", "float64",
-)  # fmt: skip
-"""NumPy types of labels that are stored as an array."""
-
-UNCERTIFIED = "uncertified"
-"""Kind of a file without a certificate."""
+__all__ = ["json_section", "rebuild"]
 
 ROUNDING = 1e-9
 """Relative difference that the rounding of another machine may make in a norm."""
 
-
-def describe(model: Model, *, certified: bool = True) -> tuple[Tensors, Texts]:
-    """Return the arrays and texts of a model, with its certificate or without."""
-    if ACTIVATIONS.get(model.activation.name) is not model.activation:
-        raise ValueError(
-            f"activation is {model.activation.name!r}, a user's own code, which a file cannot hold; "
-            f"train with one of {', '.join(ACTIVATIONS)}, or keep such a model with pickle or "
-            "cloudpickle"
-        )
-    scaling = model.scaling
-    tensors = {f"weights.{i}": w for i, w in enumerate(model.weights)}
-    tensors["radii"] = _radii(model.weights)
-    for name in ("shift", "spread", "divisor", "target_shift", "factor"):
-        tensors[f"scaling.{name}"] = np.asarray(getattr(scaling, name), np.float64)
-    network = {
-        "sizes": list(model.sizes),
-        "activation": model.activation.name,
-        "bias": model.bias,
-    }
-    texts = {
-        "scaling": scaling.name,
-        "network": _json(network),
-        "fit": _json(_fit(model)),
-        "versions": _json(versions()),
-    }
-    if model.training is not None:
-        tensors |= {f"history.{name}": model.training.history[name] for name in Record._fields}
-    if certified:
-        certificate = model.certificate
-        tensors |= {f"certificate.{i}": m for i, m in enumerate(certificate.multipliers)}
-        tensors["certificate.scale"] = certificate.scale
-        texts["certificate"] = _json(
-            {
-                "method": certificate.method,
-                "value": encode_float(certificate.value),
-                "margin": encode_float(certificate.margin),
-                "gain": encode_float(certificate.gain),
-            }
-        )
-    else:
-        texts["kind"] = UNCERTIFIED
-    if model.classes is not None:
-        if model.classes.dtype.name in LABEL_TYPES:
-            tensors["classes"] = model.classes
-        else:
-            texts["classes"] = _json(_labels(model.classes))
-    return tensors, texts
+FORMER_COLUMNS = {"spectral_bound": "lipschitz"}
+"""Columns of the history that version 0.1 wrote under another name."""
 
 
 def rebuild(tensors: Tensors, texts: Texts) -> Model:
@@ -108,60 +54,25 @@ def _rebuild(tensors: Tensors, texts: Texts) -> Model:
     sizes, activation, bias = _checked_network(texts)
     weights = _checked_weights(sizes, bias, tensors)
     fit = json_section(texts, "fit")
+    classes = _checked_classes(sizes[-1], tensors, texts)
     model = Model(
         weights=weights,
         bias=bias,
         activation=ACTIVATIONS[activation],
         scaling=_checked_scaling(sizes, tensors, texts),
         feature_names=_checked_feature_names(fit, sizes[0]),
-        target_names=_checked_target_names(fit),
+        target_names=_checked_target_names(fit, sizes[-1], classes),
         single_output=_checked_single_output(fit, sizes[-1]),
-        classes=_checked_classes(sizes[-1], tensors, texts),
-        lipschitz=_checked_budget(fit),
+        classes=classes,
+        lipschitz=_checked_budget(fit, texts),
         training=_checked_training(fit, tensors),
     )
     model = replace(model, known_certificate=_checked_certificate(model, tensors, texts))
     if tensors:
-        raise ValueError(f"it has arrays that belong to no model: {', '.join(sorted(tensors)[:5])}")
-    return model
-
-
-def _fit(model: Model) -> dict[str, Any]:
-    names, trained = model.feature_names, model.training
-    fit: dict[str, Any] = {
-        "n_features_in": model.sizes[0],
-        "feature_names_in": None if names is None else list(names),
-        "target_names": list(model.target_names),
-        "single_output": model.single_output,
-        "lipschitz": None if model.lipschitz is None else encode_float(model.lipschitz),
-    }
-    if trained is not None:
-        fit |= {
-            "n_iter": len(trained.history["loss"]),
-            "loss": encode_float(float(trained.loss)),
-            "outcome": str(trained.outcome),
-            "reason": str(trained.reason),
-        }
-    return fit
-
-
-def _labels(classes: np.ndarray) -> dict[str, Any]:
-    """Return labels that are strings; `width` is that of NumPy's type, None for Python strings."""
-    if classes.dtype.kind not in "UO" or not all(isinstance(c, str) for c in classes):
         raise ValueError(
-            f"classes_ has the type {classes.dtype}; expected numbers, bools or strings: "
-            "fit with such labels"
+            f"it has arrays that are not part of a model: {', '.join(sorted(tensors)[:5])}"
         )
-    width = classes.dtype.itemsize // 4 if classes.dtype.kind == "U" else None
-    return {"labels": [str(c) for c in classes], "width": width}
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
-
-
-def _radii(weights: Any) -> np.ndarray:
-    return np.array([np.linalg.norm(np.asarray(w, np.float64)) for w in weights])
+    return model
 
 
 def _text(texts: Texts, name: str) -> str:
@@ -182,11 +93,11 @@ def json_section(texts: Texts, name: str) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _entry(section: dict[str, Any], name: str, *kinds: type) -> Any:
-    """Return an entry of exactly one of these types: True is no whole number here."""
+    """Return an entry of exactly one of these types: True does not count as an int."""
     if name not in section or type(section[name]) not in kinds:
         names = " or ".join(kind.__name__ for kind in kinds)
         raise ValueError(f"its {name} is {reprlib.repr(section.get(name))}; expected {names}")
@@ -202,7 +113,7 @@ def _float(section: dict[str, Any], name: str) -> float:
 
 
 def _array(tensors: Tensors, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Take an array out of `tensors`, so that what remains belongs to nothing."""
+    """Remove an array from `tensors` and return it; what remains at the end is unknown."""
     array = tensors.pop(name, None)
     if array is None:
         raise ValueError(f"it has no array {name!r}")
@@ -226,7 +137,7 @@ def _checked_network(texts: Texts) -> tuple[tuple[int, ...], str, bool]:
         raise ValueError(f"its sizes are {reprlib.repr(sizes)}; expected whole numbers")
     if len(sizes) < 2 or min(sizes) < 1:
         raise ValueError(
-            f"its sizes are {reprlib.repr(sizes)}; expected at least (inputs, outputs), all positive"
+            f"its sizes are {reprlib.repr(sizes)}; expected positive numbers, at least two"
         )
     return tuple(sizes), activation, _entry(section, "bias", bool)
 
@@ -237,13 +148,11 @@ def _checked_weights(
     first = tensors.get("weights.0", np.zeros(0))
     dtype = first.dtype if first.dtype in FLOATS else FLOATS[-1]
     shapes = zip((size + bias for size in sizes[:-1]), sizes[1:], strict=True)
-    weights = tuple(
-        _array(tensors, f"weights.{i}", shape, dtype) for i, shape in enumerate(shapes)
-    )
+    weights = tuple(_array(tensors, f"weights.{i}", shape, dtype) for i, shape in enumerate(shapes))
     if not all(np.all(np.isfinite(w)) for w in weights):
         raise ValueError("its weights are not all finite")
-    radii = _array(tensors, "radii", (len(weights),), np.float64)
-    if not np.allclose(radii, _radii(weights), rtol=ROUNDING, atol=0):
+    stored = _array(tensors, "radii", (len(weights),), np.float64)
+    if not np.allclose(stored, radii(weights), rtol=ROUNDING, atol=0):
         raise ValueError("its radii are not the norms of its weights")
     return weights
 
@@ -252,17 +161,20 @@ def _checked_training(fit: Mapping[str, Any], tensors: Tensors) -> Training | No
     if "n_iter" not in fit:
         return None
     rows = np.size(tensors.get("history.loss", ()))
-
-    def column(name: str) -> np.ndarray:
-        counts = name in tensors and tensors[name].dtype == np.int64
-        return _array(tensors, name, (rows,), np.dtype("int64" if counts else "float64"))
-
-    history = History({name: column(f"history.{name}") for name in Record._fields})
+    history = History({name: _checked_column(name, rows, tensors) for name in Record._fields})
     if _entry(fit, "n_iter", int) != rows:
         raise ValueError(f"its n_iter is {fit['n_iter']}; its history has {rows} rows")
     return Training(
         history, _float(fit, "loss"), _entry(fit, "outcome", str), _entry(fit, "reason", str)
     )
+
+
+def _checked_column(name: str, rows: int, tensors: Tensors) -> np.ndarray:
+    stored = f"history.{name}"
+    if stored not in tensors and name in FORMER_COLUMNS:
+        stored = f"history.{FORMER_COLUMNS[name]}"
+    counts = stored in tensors and tensors[stored].dtype == np.int64
+    return _array(tensors, stored, (rows,), np.dtype("int64" if counts else "float64"))
 
 
 def _checked_scaling(sizes: tuple[int, ...], tensors: Tensors, texts: Texts) -> Scaling:
@@ -302,10 +214,15 @@ def _checked_feature_names(fit: Mapping[str, Any], inputs: int) -> tuple[str, ..
     return tuple(names)
 
 
-def _checked_target_names(fit: Mapping[str, Any]) -> tuple[str, ...]:
+def _checked_target_names(
+    fit: Mapping[str, Any], outputs: int, classes: np.ndarray | None
+) -> tuple[str, ...]:
     names = _entry(fit, "target_names", list)
     if not all(type(name) is str for name in names):
         raise ValueError("its target_names are not all strings")
+    if names and len(names) != (outputs if classes is None else 1):
+        targets = f"{outputs} outputs" if classes is None else "one column of labels"
+        raise ValueError(f"its target_names are {len(names)} for {targets}")
     return tuple(names)
 
 
@@ -317,7 +234,12 @@ def _checked_single_output(fit: Mapping[str, Any], outputs: int) -> bool:
     return single
 
 
-def _checked_budget(fit: Mapping[str, Any]) -> float | None:
+def _checked_budget(fit: dict[str, Any], texts: Texts) -> float | None:
+    if "lipschitz" not in fit and "parameters" in texts:
+        fit = json_section(texts, "parameters")  # version 0.1 has it there alone, of any type
+        given = fit.get("lipschitz")
+        given = given.get("value") if isinstance(given, dict) else given
+        fit = {"lipschitz": float(given) if type(given) in (int, float) else None}
     if fit.get("lipschitz") is None:
         return None
     budget = _float(fit, "lipschitz")
@@ -331,7 +253,11 @@ def _checked_classes(outputs: int, tensors: Tensors, texts: Texts) -> np.ndarray
         return None
     classes = tensors.pop("classes") if "classes" in tensors else _checked_labels(texts)
     expected = 2 if outputs == 1 else outputs
-    # NaN is larger than nothing, so it fails here as well.
+    # As in training: labels of a floating-point type are whole numbers.
+    whole = np.clip(classes, -(2**53), 2**53).round() if classes.dtype.kind == "f" else classes
+    if not np.array_equal(classes, whole):
+        raise ValueError(f"its classes are {str(classes)[:100]}; expected whole numbers")
+    # Comparisons with NaN are false, so it fails here as well.
     if classes.shape != (expected,) or not np.all(classes[1:] > classes[:-1]):
         raise ValueError(
             f"its classes are {str(classes)[:100]}; expected {expected} different labels in order, "
