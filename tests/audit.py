@@ -333,7 +333,7 @@ def names(rng: np.random.Generator, folder: Path) -> int:
     if not model.exists():  # refused, as with a name that is blank
         return 1
     _run(["predict", str(model), str(path), "--out", str(out / "p.csv")])
-    _run(["certify", str(model), "--blocks", f"{_odd(rng)}=0,1", "--out", str(out / "bounds")])
+    _run(["certify", str(model), "--groups", f"{_odd(rng)}=0,1", "--out", str(out / "bounds")])
     _run(["export", str(model), "--to", str(rng.choice(["c", "numpy", "torch"]))])
     return 4
 
@@ -349,7 +349,7 @@ def _run(arguments: list[str]) -> None:
             code = cli.main(arguments)
         except SystemExit as wrong_use:
             code = wrong_use.code
-    assert code in (0, cli.WRONG_USE), (arguments, said.getvalue())
+    assert code in (0, cli.USAGE_ERROR), (arguments, said.getvalue())
     assert "Traceback" not in said.getvalue(), said.getvalue()
 
 

@@ -399,9 +399,7 @@ $ greatcircle --seed 1
 $ greatcircle demo --seed x
 $ greatcircle demo --seed -1
 $ greatcircle demo --out notes.txt
-$ greatcircle demo flying
-$ greatcircle demo --landings 5
-$ greatcircle demo landing --landings 1
+$ greatcircle demo --seed -1
 """,
     "greatcircle fit": """
 $ greatcircle fit
@@ -464,14 +462,14 @@ $ greatcircle predict runs/late/model.safetensors words.csv
 $ greatcircle certify
 $ greatcircle certify missing.safetensors
 $ greatcircle certify flight.csv
-$ greatcircle certify model.safetensors --blocks 0,1
-$ greatcircle certify model.safetensors --blocks u=7
-$ greatcircle certify model.safetensors --blocks u=²
-$ greatcircle certify model.safetensors --blocks u=0 u=1
-$ greatcircle certify model.safetensors --blocks u=u1
-$ greatcircle certify model.safetensors --blocks u=0,1 --gain u=much
+$ greatcircle certify model.safetensors --groups 0,1
+$ greatcircle certify model.safetensors --groups u=7
+$ greatcircle certify model.safetensors --groups u=²
+$ greatcircle certify model.safetensors --groups u=0 u=1
+$ greatcircle certify model.safetensors --groups u=u1
+$ greatcircle certify model.safetensors --groups u=0,1 --gain u=much
 $ greatcircle certify model.safetensors --gain u=0.1
-$ greatcircle certify model.safetensors --at-least 2
+$ greatcircle certify model.safetensors --min-input-norm 2
 """,
     "Control": """
 control.contraction(gain=0.0, bound=2.0)

@@ -44,12 +44,10 @@ NOT_PROVOKED = {
     "greatcircle.optimise.loop:_check_others": "tests/objective/test_scale.py",
     "greatcircle.optimise.callbacks:_summary_writer": "tests/optimise/test_callbacks.py",
     "greatcircle.certificate.sdp:_solved": "tests/certificate/test_certificate.py",
-    "greatcircle.experiments.landing.compiled:compiler": "tests/experiments/test_landing.py",
     "greatcircle.cli:_run": "Ctrl-C; tests/cli/test_signals.py",
     "greatcircle.cli.signals:Handler._handle": "Ctrl-C; tests/cli/test_signals.py",
     "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/experiments/test_sweep.py",
     "greatcircle.experiments.sweep:Store.writer": "tests/experiments/test_sweep.py",
-    "greatcircle.experiments.sweep:_on_cluster": "needs a machine without dask",
 }
 """Functions whose errors no small case reaches, and why."""
 

@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for a group of controls: change of the controls per unit of force; checks whether "
         "the fixed-point iteration of a controller that compensates the model contracts",
     )
-    add(
-        "--sdp", action="store_true", help="also solve the semidefinite program by Clarabel"
-    )
+    add("--sdp", action="store_true", help="also solve the semidefinite program by Clarabel")
     add(
         "--min-input-norm",
         type=float,
@@ -61,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
     model = output.load_model(options.model)
     if options.out is not None:
         output.check_folder(options.out)
+        output.require_app("matplotlib", "plotly", "jinja2")
     from greatcircle.report import bounds
 
     names = model.feature_names or ()

@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
     messages = Console(stderr=True)
     output.check_seed(options.seed)
     output.check_folder(options.out)
+    output.require_app("matplotlib")
     table = ground_effect.generate()
     runs = _train(table, options.seed, messages)
     data = f"ground-effect generator, {len(table)} rows, seed 0"

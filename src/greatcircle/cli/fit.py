@@ -91,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
     handler.enter(Phase.STARTING)
     messages = Console(stderr=True)
     _check(options)
+    output.require_app("polars", "matplotlib", "plotly", "jinja2")
     from greatcircle.data import files
     from greatcircle.data.split import split
 

@@ -19,6 +19,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from greatcircle._runtime.extras import require
+
 if TYPE_CHECKING:
     from greatcircle.model import Model
 
@@ -36,6 +38,7 @@ __all__ = [
     "print_text",
     "print_written",
     "progress_bars",
+    "require_app",
     "table",
 ]
 
@@ -77,6 +80,12 @@ def check_folder(folder: Path) -> None:
         raise ValueError(
             f"--out is {folder}; expected a writable folder ({error.strerror})"
         ) from None
+
+
+def require_app(*packages: str) -> None:
+    """Check that packages of the extra [app] are installed, before any long computation."""
+    for package in packages:
+        require(package, "app", "this command")
 
 
 def load_model(path: Path) -> "Model":

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Load the model, read the rows, and write or print the predictions."""
+    output.require_app("polars")
     from greatcircle.data import files
 
     if options.out is not None:

@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         output.check_integer(name, getattr(options, name), 1)
     folder = options.out or Path("runs") / options.experiment
     output.check_folder(folder)
+    output.require_app("matplotlib", "plotly", "jinja2")
     table, data = _table(options)
     rows = _sweep(options, folder, table, messages)
     summary = experiments.results(options.experiment, table, rows, data=data)

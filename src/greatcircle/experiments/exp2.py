@@ -20,7 +20,7 @@ SEEDS = 40
 QUANTITIES = {
     "train_rms": ("train RMS", "N"),
     "test_rms": ("test RMS", "N"),
-    "seconds": ("seconds", "s"),
+    "seconds": ("time", "s"),
 }
 """Label and unit of each quantity."""
 

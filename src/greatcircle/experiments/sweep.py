@@ -160,6 +160,10 @@ _worker_tables: list[Table] = []
 """The data, sent once to each worker process."""
 
 
+def _start_worker(table: Table) -> None:
+    _worker_tables.append(table)
+
+
 def _run_in_worker(job: Job) -> Row:
     return run(_worker_tables[0], job)
 
@@ -181,7 +185,7 @@ def _on_this_machine(
     # JAX reads its settings when it starts, so the workers must be new processes.
     with _environment(environment):
         pool = ProcessPoolExecutor(
-            min(workers, len(jobs)), get_context("spawn"), _worker_tables.append, (table,)
+            min(workers, len(jobs)), get_context("spawn"), _start_worker, (table,)
         )
         futures: dict[Future[Row], Job] = {pool.submit(_run_in_worker, j): j for j in jobs}
     try:
