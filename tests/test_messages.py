@@ -27,7 +27,7 @@ import pytest
 import greatcircle
 from greatcircle import cli, storage
 from greatcircle._runtime.container import pack, unpack
-from greatcircle.data.streams import Batches
+from greatcircle.data.sources import Batches
 from greatcircle.optimise.checkpoint import NAME
 from messages_provoked import AREAS
 
@@ -159,7 +159,7 @@ def scene(folder: Path) -> dict[str, Any]:
         "from greatcircle.datasets import ground_effect, neural_fly, neural_lander\n"
         "from greatcircle.datasets import Table\n"
         "from greatcircle.data.split import split\n"
-        "from greatcircle.data.streams import Batches\n"
+        "from greatcircle.data.sources import Batches\n"
         "from sklearn.pipeline import make_pipeline\n"
         "from sklearn.preprocessing import StandardScaler\n",
         names,
@@ -192,7 +192,7 @@ def scene(folder: Path) -> dict[str, Any]:
     names["mapped"] = mapped
     stream = Batches([(X, y)])
     stream.draw(9)
-    names["place"] = stream.place
+    names["place"] = stream.position
     return names
 
 

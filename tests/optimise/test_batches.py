@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from greatcircle import LipschitzRegressor, Network, Problem, steps, stopping
-from greatcircle.data.streams import Arrays, Batches
+from greatcircle.data.sources import Arrays, Batches
 from greatcircle.datasets import ground_effect
 from greatcircle.objective import chunks as parts
 from greatcircle.optimise.batches import ALL, Windows, descend_in_batches
@@ -170,7 +170,7 @@ def test_windows_go_on_from_a_place():
     windows = Windows(100_000)
     size = windows.size
     assert windows.draw(3 * size - 1).count == 3
-    place = windows.place
+    place = windows.position
     expected = windows.draw(4 * size)
     again = Windows(100_000)
     again.seek(place)

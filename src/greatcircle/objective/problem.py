@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from greatcircle._runtime.dtypes import checked_dtype
 from greatcircle._runtime.precision import precision
-from greatcircle.data.rows import checked_rows, checked_share, pieces
+from greatcircle.data.checks import checked_data
+from greatcircle.data.rows import chunks
 from greatcircle.geometry import sphere
 from greatcircle.network.network import Adjoints, Network, Trace, Weights
 from greatcircle.objective import chunks as parts
@@ -112,19 +113,13 @@ class Problem:
             )
         self.network = network
         self.criterion = losses.get(loss)
-        x = checked_rows(inputs, "inputs", network.sizes[0])
-        y = checked_rows(targets, "targets", network.sizes[-1])
-        if len(x) != len(y):
-            raise ValueError(
-                f"inputs has {len(x)} rows and targets {len(y)}; expected the same number: one row "
-                "of targets for each row of inputs"
-            )
-        share = checked_share(sample_weight, len(x))
+        sizes = (network.sizes[0], network.sizes[-1])
+        x, y, share = checked_data(inputs, targets, sample_weight, sizes)
         dtype = checked_dtype(dtype)
         room_for(network.sizes, len(x), dtype)
         zero = square = 0.0
         with precision(np.float64):
-            for some in pieces(len(x)):
+            for some in chunks(len(x)):
                 seen, wanted = (np.asarray(part[some], np.float64) for part in (x, y))
                 self.criterion.check(wanted)
                 lost = np.asarray(_losses(self.criterion, np.zeros_like(wanted), wanted))

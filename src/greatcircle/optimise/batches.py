@@ -28,7 +28,7 @@ from jax import Array
 from greatcircle._runtime import allocator as memories
 from greatcircle._runtime.precision import precision
 from greatcircle._runtime.threads import one_thread
-from greatcircle.data.streams import Source
+from greatcircle.data.sources import Source
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Tree
 from greatcircle.objective.chunks import chunks_of
@@ -95,13 +95,13 @@ class Windows:
         return Chunks(first, count, count * self.size)
 
     @property
-    def place(self) -> np.ndarray:
+    def position(self) -> np.ndarray:
         """The next chunk."""
         return np.array([self._next])
 
-    def seek(self, place: np.ndarray) -> None:
-        """To any place."""
-        self._next = int(place[0])
+    def seek(self, position: np.ndarray) -> None:
+        """Restore a position."""
+        self._next = int(position[0])
 
 
 class State(NamedTuple):
@@ -162,7 +162,7 @@ def descend_in_batches(
         drawn = source.draw(rows)
         return None if drawn is None or len(drawn) < rows else problem_of(drawn)
 
-    place = source.place
+    place = source.position
     first = draw(batch_size)
     if first is None:
         raise ValueError(
@@ -200,7 +200,7 @@ def descend_in_batches(
             setup_seconds = time.perf_counter() - started
             while not ending and (whole is None or ALL < state.rows < largest):
                 radii, point, rows, refusals, place = state
-                next_place = source.place
+                next_place = source.position
                 judge = draw(rows)
                 if ending := _ending(state, judge, records, stop):
                     break
@@ -228,7 +228,7 @@ def descend_in_batches(
                     rows = min(GROWTH * rows, largest)
                     if whole is None or rows < largest:
                         # Stand where we are, with the eyes of another batch.
-                        place, lost = source.place, jnp.full_like(point.loss, jnp.inf)
+                        place, lost = source.position, jnp.full_like(point.loss, jnp.inf)
                         chooser = draw(rows) or judge
                         _, point = visit(chooser, radii, point._replace(loss=lost), zero)
                 # Both at once and before anyone is asked: Ctrl-C must not find half of them.
@@ -280,7 +280,7 @@ def start_of(
     problem: Problem, weights: Tree, direction: Direction, source: Source | Windows
 ) -> State:
     """A state of the form that a run has, to read one from a file by."""
-    return State(*descent.start_of(problem, weights, direction), ALL, 0, source.place)
+    return State(*descent.start_of(problem, weights, direction), ALL, 0, source.position)
 
 
 def _ending(

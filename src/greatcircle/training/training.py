@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from greatcircle.bounded import budget
-from greatcircle.data.checks import check_range, split_off
-from greatcircle.data.rows import PIECE, pieces
+from greatcircle.data.checks import check_range
+from greatcircle.data.rows import CHUNK, Rows, chunks
 from greatcircle.data.scaling import Scaling
-from greatcircle.data.streams import Arrays, Rows, Source
+from greatcircle.data.sources import Arrays, Source
+from greatcircle.data.split import hold_out
 from greatcircle.geometry.sphere import Tree
 from greatcircle.network.network import Network
 from greatcircle.objective.chunks import at_once
@@ -68,7 +69,7 @@ def begun(
         np.random.default_rng(seed),
         scaling=plan.scaling,
         activation=activation,
-        sample_weight=rows.weight,
+        sample_weight=rows.sample_weight,
         dtype=dtype,
     )
     if not isinstance(loss, Squared):
@@ -112,9 +113,9 @@ def in_memory(
     random = np.random.RandomState(seed)
     training, unseen = rows, None
     if held_out is not None:
-        training, unseen = split_off(rows, held_out, strata, random.randint(2**31))
+        training, unseen = hold_out(rows, held_out, strata, random.randint(2**31))
     half = len(training) // 2
-    weight = np.ones(len(training)) if training.weight is None else training.weight
+    weight = np.ones(len(training)) if training.sample_weight is None else training.sample_weight
     if in_chunks and not at_once(int(np.count_nonzero(weight))):
         order = random.permutation(np.flatnonzero(weight))
         windows = Windows(len(order))
@@ -166,7 +167,7 @@ def fingerprint_of(model: Any, rows: Rows, stream: Source | None) -> dict[str, s
         del parameters[name]
     if stream is not None:
         parameters["number of rows"] = stream.size
-    return fingerprint(parameters, X=rows.inputs, y=rows.targets, sample_weight=rows.weight)
+    return fingerprint(parameters, X=rows.inputs, y=rows.targets, sample_weight=rows.sample_weight)
 
 
 @dataclass(frozen=True)
@@ -185,16 +186,16 @@ class Problems:
         order: np.ndarray | None = None,
     ) -> Problem:
         """In the unit of these rows, or of some of them in another order."""
-        given = Rows(rows.inputs, encode(rows.targets), rows.weight)
-        if order is None and len(rows) <= PIECE:
+        given = Rows(rows.inputs, encode(rows.targets), rows.sample_weight)
+        if order is None and len(rows) <= CHUNK:
             inputs, targets, weight = self._scaled(given)
         else:  # of many rows no copy in double precision is made
             count = len(rows) if order is None else len(order)
             inputs, targets = (np.empty((count, part.shape[1]), self.dtype) for part in given[:2])
-            for some in pieces(count):
+            for some in chunks(count):
                 which = some if order is None else order[some]
                 inputs[some], targets[some], _ = self._scaled(given.take(which))
-            weight = rows.weight if rows.weight is None or order is None else rows.weight[order]
+            weight = rows.sample_weight if rows.sample_weight is None or order is None else rows.sample_weight[order]
         return Problem(
             self.network,
             inputs,
@@ -206,7 +207,7 @@ class Problems:
 
     def _scaled(self, rows: Rows) -> Rows:
         inputs, targets = self.scaling.inputs(rows.inputs), self.scaling.targets(rows.targets)
-        return Rows(inputs, targets, rows.weight)
+        return Rows(inputs, targets, rows.sample_weight)
 
 
 def train(

@@ -1,4 +1,4 @@
-"""Properties of the tables: what a table checks, and the physics of the generated flight."""
+"""The generated flight: form of the table, physics, and similarity to the real flight."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -49,37 +49,6 @@ def measured_acceleration(table: Table) -> Array:
     """Central differences of the velocity column: independent of how the flight was made."""
     v = velocity_of(table)
     return (v[2:] - v[:-2]) * (ground_effect.RATE / 2)
-
-
-# Table
-
-
-def test_table_stacks_inputs_and_targets_in_their_order() -> None:
-    table = Table(
-        {"a": np.array([1, 2]), "b": np.array([3.0, 4.0]), "c": np.array([5, 6], np.float32)},
-        inputs=("b", "a"),
-        targets=("c",),
-    )
-    assert len(table) == 2
-    np.testing.assert_array_equal(table.X, [[3, 1], [4, 2]])
-    np.testing.assert_array_equal(table.y, [[5], [6]])
-    assert table.X.dtype == table.y.dtype == np.float64
-
-
-@pytest.mark.parametrize(
-    ("columns", "inputs", "targets", "message"),
-    [
-        ({"a": np.zeros(2)}, ("a",), ("b",), r"\['a'\].*expected also \['b'\].*add"),
-        ({"a": np.zeros(2), "b": np.zeros(3)}, ("a",), ("b",), r"\(3,\).*common length.*cut"),
-        ({"a": np.zeros((2, 1)), "b": np.zeros((2, 1))}, ("a",), ("b",), "one-dimensional"),
-        ({"a": np.zeros(2)}, ("a",), (), "at least one name"),
-    ],
-)
-def test_table_refuses_what_is_not_a_table(
-    columns: dict[str, Array], inputs: tuple[str, ...], targets: tuple[str, ...], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        Table(columns, inputs, targets)
 
 
 # Generated flight: form
