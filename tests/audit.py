@@ -31,6 +31,7 @@ import test_signals
 from exported import handmade
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, cli, load
 from greatcircle._runtime.container import pack, unpack
+from greatcircle.model import as_model
 from greatcircle.network.activations import declare
 from small import ACTIVATION_NAMES, attack_bounds, random_network, rounding
 
@@ -70,9 +71,11 @@ def models(rng: np.random.Generator, folder: Path) -> int:
         if step:
             there += 0.3 * spread * rng.standard_normal(x.shape)
             way *= 1 + 0.3 * rng.standard_normal(x.shape)
-        if bound.at_least is not None:
+        if bound.min_input_norm is not None:
             size = np.linalg.norm(there, axis=1, keepdims=True)
-            there *= np.maximum(1, (bound.at_least + np.linalg.norm(way, axis=1)[:, None]) / size)
+            there *= np.maximum(
+                1, (bound.min_input_norm + np.linalg.norm(way, axis=1)[:, None]) / size
+            )
         end = there + way
         rise = outputs(end).reshape(count, -1) - outputs(there).reshape(count, -1)
         rise, run = np.linalg.norm(rise, axis=1), np.linalg.norm(end - there, axis=1)
@@ -81,7 +84,7 @@ def models(rng: np.random.Generator, folder: Path) -> int:
         slope = (rise - room) / run
         better = slope > steepest
         x[better], v[better], steepest = there[better], way[better], np.maximum(slope, steepest)
-    if bound.at_least is None:
+    if bound.min_input_norm is None:
         slopes = np.linalg.norm(model.jacobian(x), 2, axis=(1, 2))
         assert slopes.max() <= bound.value * (1 + 1e-9)
     return 21 * count
@@ -112,25 +115,12 @@ def _fitted(rng: np.random.Generator) -> tuple[Any, np.ndarray]:
 
 
 def _rounding(model: Any, X: np.ndarray) -> np.ndarray:
-    """How far outputs can be off by rounding; of a declared activation, what its slope allows."""
-    if isinstance(model, LipschitzClassifier):
-        model = _Logits(model)
-    if model.network_.activation is WAVE:
-        return 1e-12 * (1 + np.linalg.norm(model.predict(X).reshape(len(X), -1), axis=1)) + (
+    """Bound the rounding error of outputs; for a declared activation, by what its slope allows."""
+    if model.model_.activation is WAVE:
+        return 1e-12 * (1 + np.linalg.norm(model.model_.outputs(X), axis=1)) + (
             1e-13 * model.certificate_.value * np.linalg.norm(X, axis=1)
         )
     return rounding(model, X)
-
-
-class _Logits:
-    """A classifier that predicts its logits."""
-
-    def __init__(self, model: LipschitzClassifier) -> None:
-        self._model = model
-        self.predict = lambda X: model.decision_function(X).reshape(len(X), -1)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
 
 
 # --- certificates and files -----------------------------------------------------------------------
@@ -150,11 +140,11 @@ def certificates(rng: np.random.Generator, folder: Path) -> int:
             altered = replace(altered, value=found.value * 10 ** rng.uniform(-6, -0.3))
         if not certificate.verify(altered, model):
             continue
-        same = ("scale", "gain", "digest", "declared", "at_least", "inputs", "holds")
+        same = ("scale", "gain", "digest", "declared", "min_input_norm", "inputs", "holds")
         for name in same:
             assert np.array_equal(getattr(altered, name), getattr(found, name)), (name, altered)
         assert altered.margin >= found.margin * found.value / altered.value * (1 - 1e-6)
-        if found.box is None and found.inputs is None and found.at_least is None:
+        if found.box is None and found.inputs is None and found.min_input_norm is None:
             assert altered.value >= slope * (1 - 1e-9)
     return 30
 
@@ -166,23 +156,25 @@ def _handmade(rng: np.random.Generator) -> Any:
 
 
 def _rows(model: Any, rng: np.random.Generator) -> np.ndarray:
-    x = rng.standard_normal((200, model.n_features_in_)) * 10 ** rng.uniform(-1, 1, (200, 1))
-    if model.scaling_.name == "paper":
+    plain = as_model(model)
+    x = rng.standard_normal((200, plain.sizes[0])) * 10 ** rng.uniform(-1, 1, (200, 1))
+    if plain.scaling.name == "paper":
         return x / np.minimum(1, np.linalg.norm(x, axis=1, keepdims=True))
-    return model.scaling_.shift + x * model.scaling_.spread * model.scaling_.divisor
+    return plain.scaling.shift + x * plain.scaling.spread * plain.scaling.divisor
 
 
 def _some_bound(model: Any, rng: np.random.Generator) -> certificate.Certificate:
-    columns = model.n_features_in_
+    plain = as_model(model)
+    columns, scaling = plain.sizes[0], plain.scaling.name
     inputs = rng.permutation(columns)[: rng.integers(1, columns + 1)].tolist()
     choice = rng.integers(4)
-    if choice == 0 and model.scaling_.name != "paper":
+    if choice == 0 and scaling != "paper":
         middle = _rows(model, rng)[0]
         return certificate.local(model, middle - 0.1, middle + 0.1)
     if choice == 1:
         return certificate.tight(model, inputs=inputs)
-    if choice == 2 and model.scaling_.name == "paper":
-        return certificate.tight(model, at_least=float(10 ** rng.uniform(-1, 1)))
+    if choice == 2 and scaling == "paper":
+        return certificate.tight(model, min_input_norm=float(10 ** rng.uniform(-1, 1)))
     return getattr(certificate, str(rng.choice(["tight", "fast", "spectral"])))(model)
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from greatcircle import Network, Problem, certificate, sphere
-from greatcircle.certificate.stack import stack
+from greatcircle.certificate.scaled_network import as_scaled_network
+from greatcircle.model import as_model
 from greatcircle.network.activations import ACTIVATIONS
 from greatcircle.objective.losses import LOSSES
 from greatcircle.optimise import arc as arcs
@@ -120,7 +121,17 @@ def _steepest_arc(problem, weights, radii, speeds):
     return start_of_arc(problem, weights, heading, radii)
 
 
+ROUNDING_FACTOR = 1 + 1e-9
+"""Allowance for rounding where two bounds or slopes are compared."""
+
+
+def sizes_of_depth(depth):
+    """Return random sizes from 2 to 8 for a network with this number of layers."""
+    return tuple(np.random.default_rng(depth).integers(2, 9, depth + 1).tolist())
+
+
 def random_network(seed, sizes, bias=False):
+    """Return random weights (fan_in, fan_out) and, with `bias`, biases; otherwise None."""
     rng = np.random.default_rng(seed)
     weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairwise(sizes)]
     biases = [0.5 * rng.standard_normal(b) for b in sizes[1:]] if bias else None
@@ -128,7 +139,7 @@ def random_network(seed, sizes, bias=False):
 
 
 def evaluated(weights, biases, activation, x, unit=2.0**-53):
-    """Outputs for rows x in plain NumPy, and how far other arithmetic can be from them.
+    """Return outputs for rows x in plain NumPy, and a bound on the rounding errors of any others.
 
     Each sum of n products, in any order, is off by n + 2 roundings of its terms at most (Higham
     2002, Eq. 3.5), an activation by four of its value; and no activation enlarges an error.
@@ -147,7 +158,7 @@ def evaluated(weights, biases, activation, x, unit=2.0**-53):
 
 
 def pairs(rng, count, columns):
-    """Pairs that are near and far, and rays through the middle."""
+    """Return pairs of inputs, near and far from each other and from zero."""
     x = 10 ** rng.uniform(-2, 1.5, (count, 1)) * rng.standard_normal((count, columns))
     step = 10 ** rng.uniform(-5, 1, (count, 1)) * rng.standard_normal((count, columns))
     return x, x + step
@@ -155,19 +166,19 @@ def pairs(rng, count, columns):
 
 def attack_bounds(rng, weights, biases, activation, count):
     """Compare pairs of inputs with every kind of bound of a network; return the number of pairs."""
-    of = {"biases": biases, "activation": activation, "orientation": "in-out"}
+    options = {"biases": biases, "activation": activation, "orientation": "in-out"}
     columns = len(weights[0])
-    block = sorted(rng.choice(columns, rng.integers(1, columns + 1), replace=False).tolist())
-    fixed = ~np.isin(np.arange(columns), block)
+    group = sorted(rng.choice(columns, rng.integers(1, columns + 1), replace=False).tolist())
+    fixed = ~np.isin(np.arange(columns), group)
     x, y = pairs(rng, count, columns)
     low, high = -rng.uniform(0, 2, columns), rng.uniform(0, 2, columns)
     a, b = rng.uniform(low, high, (2, count, columns))
     attacks = (
-        (certificate.tight(weights, **of), x, y),
-        (certificate.fast(weights, **of), x, y),
-        (certificate.tight(weights, **of, inputs=block), x, np.where(fixed, x, y)),
-        (certificate.local(weights, low, high, **of), a, b),
-        (certificate.local(weights, low, high, **of, inputs=block), a, np.where(fixed, a, b)),
+        (certificate.tight(weights, **options), x, y),
+        (certificate.fast(weights, **options), x, y),
+        (certificate.tight(weights, **options, inputs=group), x, np.where(fixed, x, y)),
+        (certificate.local(weights, low, high, **options), a, b),
+        (certificate.local(weights, low, high, **options, inputs=group), a, np.where(fixed, a, b)),
     )
     for bound, left, right in attacks:
         verdict = certificate.verify(bound, weights, biases)
@@ -178,12 +189,12 @@ def attack_bounds(rng, weights, biases, activation, count):
     return len(attacks) * count
 
 
-def rounding(model, X):
-    """How far predictions can be from those of the same weights and inputs without rounding."""
-    of = stack(model)
-    scaled = 2.0**-51 * np.linalg.norm((np.abs(X) + np.abs(of.shift)) * of.scale, axis=1)
-    name = model.network_.activation.name
-    error = evaluated(*model.layers(), name, model.scaling_.inputs(X))[1]
-    most = certificate.frobenius(model.layers()[0], orientation="in-out").value
-    size = np.linalg.norm(model.predict(X).reshape(len(X), -1), axis=1)
-    return (error + most * scaled) * of.gain + 2.0**-51 * size
+def rounding(fitted, X):
+    """Bound how far outputs can be from those of the same weights and inputs without rounding."""
+    model, network = as_model(fitted), as_scaled_network(fitted)
+    scaled = 2.0**-51 * np.linalg.norm((np.abs(X) + np.abs(network.shift)) * network.scale, axis=1)
+    name, x = model.activation.name, model.scaling.inputs(X)
+    error = evaluated(model.matrices, model.biases, name, x)[1]
+    largest = certificate.frobenius(model.matrices, orientation="in-out").value
+    size = np.linalg.norm(model.outputs(X), axis=1)
+    return (error + largest * scaled) * network.gain + 2.0**-51 * size

@@ -23,7 +23,7 @@ from jax import Array
 
 from greatcircle._runtime.precision import precision
 from greatcircle.bounded import sandwich as frames
-from greatcircle.certificate.interior import optimum, tight
+from greatcircle.certificate.lipsdp import optimal_multipliers, tight
 from greatcircle.geometry import sphere
 from greatcircle.network.network import Network, Weights
 from greatcircle.objective import losses
@@ -269,7 +269,9 @@ def best_multipliers(
     matrices = [np.asarray(w, np.float64).T for w in network.linear(weights)]
     matrices[0] = matrices[0] * scale
     least = -1.0 if network.activation.slopes[0] < 0 else 0.0
-    return optimum(matrices, [np.tile([least, 1.0], (len(a), 1)) for a in matrices[:-1]])
+    return optimal_multipliers(
+        matrices, [np.tile([least, 1.0], (len(a), 1)) for a in matrices[:-1]]
+    )
 
 
 @jax.jit

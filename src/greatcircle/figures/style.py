@@ -31,7 +31,7 @@ BOUND_COLOURS = {
     "fast": "#00757F",
     "certified": TRAIN,
     "tight": "#0B5FA5",
-    "exact": "#5B3FA0",
+    "sdp": "#5B3FA0",
     "sdp": "#5B3FA0",
     "lower": "#B34700",
 }

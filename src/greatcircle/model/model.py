@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.certificate.interior import tight
+from greatcircle.certificate.lipsdp import tight
 from greatcircle.certificate.proof import Certificate
 from greatcircle.data.scaling import Scaling
 from greatcircle.network.activations.builtin import Activation

@@ -45,12 +45,12 @@ def bound_groups(
     """
     methods = [certificate.frobenius, certificate.spectral, certificate.fast, certificate.tight]
     if sdp:
-        methods.append(certificate.exact)
+        methods.append(certificate.sdp)
     certificates, lower = {}, {}
     for name, inputs in {ALL_INPUTS: None, **groups}.items():
-        computed = [method(model, inputs=inputs, at_least=min_input_norm) for method in methods]
+        computed = [method(model, inputs=inputs, min_input_norm=min_input_norm) for method in methods]
         certificates[name] = {c.method: c for c in computed}
-        lower[name] = certificate.lower(model, inputs=inputs, at_least=min_input_norm).value
+        lower[name] = certificate.lower(model, inputs=inputs, min_input_norm=min_input_norm).value
     verified = sum(
         bool(certificate.verify(c, model)) for row in certificates.values() for c in row.values()
     )

@@ -15,7 +15,7 @@ import numpy as np
 from greatcircle._runtime.container import Tensors, Texts
 from greatcircle._runtime.dtypes import FLOATS
 from greatcircle.certificate.proof import Certificate
-from greatcircle.certificate.stack import stack
+from greatcircle.certificate.scaled_network import as_scaled_network
 from greatcircle.certificate.verdict import verify
 from greatcircle.data.scaling import SCALINGS, Scaling
 from greatcircle.model import Model, Training
@@ -284,7 +284,7 @@ def _checked_certificate(model: Model, tensors: Tensors, texts: Texts) -> Certif
     stored = json_section(texts, "certificate")
     method, value = _entry(stored, "method", str), _float(stored, "value")
     margin, gain = _float(stored, "margin"), _float(stored, "gain")
-    hidden, of = model.sizes[1:-1], stack(model)
+    hidden, of = model.sizes[1:-1], as_scaled_network(model)
     multipliers = [
         _array(tensors, f"certificate.{i}", (units,), np.float64) for i, units in enumerate(hidden)
     ]
