@@ -64,7 +64,7 @@ def test_certify_prints_only_json_on_standard_output(stored, capsys):
         (["--groups", "u=w1"], "inputs has 'w1'; expected numbers from 0 to 11, or names"),
         (["--gain", "u=0.1"], "expected one of --groups: none is given"),
         (["--groups", "u=u1", "--gain", "u=much"], "expected a group and a positive number"),
-        (["--min-input-norm", "2"], "belongs to scaling='paper'"),
+        (["--min-input-norm", "2"], "min_input_norm is only for scaling='paper'"),
     ],
 )
 def test_mistakes_are_named(stored, capsys, more, words):

@@ -48,7 +48,9 @@ def bound_groups(
         methods.append(certificate.sdp)
     certificates, lower = {}, {}
     for name, inputs in {ALL_INPUTS: None, **groups}.items():
-        computed = [method(model, inputs=inputs, min_input_norm=min_input_norm) for method in methods]
+        computed = [
+            method(model, inputs=inputs, min_input_norm=min_input_norm) for method in methods
+        ]
         certificates[name] = {c.method: c for c in computed}
         lower[name] = certificate.lower(model, inputs=inputs, min_input_norm=min_input_norm).value
     verified = sum(
