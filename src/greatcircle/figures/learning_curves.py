@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from greatcircle._runtime.extras import require
 from greatcircle.figures.style import ANGLE, TEST, TRAIN, empty_figure
 from greatcircle.figures.tables import LearningCurves, summarise
 
@@ -28,7 +27,8 @@ def learning_curves(panels: Sequence[LearningCurves]) -> "Figure":
 
 
 def _draw_panel(axes: "Axes", curves: LearningCurves) -> None:
-    ticker = require("matplotlib.ticker", "app", "drawing figures")
+    from matplotlib.ticker import MaxNLocator
+
     right = axes.twinx()
     iterations = np.arange(curves.train.shape[1])
     _draw_curve(right, iterations[1:], curves.angle, (ANGLE, "angle", "-", 0.7))
@@ -45,7 +45,7 @@ def _draw_panel(axes: "Axes", curves: LearningCurves) -> None:
     axes.patch.set_visible(False)
     axes.set_title(curves.title)
     axes.set_xlabel("iteration")
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(curves.axis)
     axes.margins(x=0.02)
     axes.grid(True, which="major", alpha=0.25)
@@ -57,12 +57,13 @@ def _draw_panel(axes: "Axes", curves: LearningCurves) -> None:
 
 def _label_between_powers_of_ten(axes: "Axes") -> None:
     """Label more ticks where the values stay within one decade."""
-    ticker = require("matplotlib.ticker", "app", "drawing figures")
+    from matplotlib.ticker import LogFormatterSciNotation, LogLocator
+
     low, high = axes.get_ylim()
     if high / low < 10:
-        axes.yaxis.set_minor_locator(ticker.LogLocator(subs=(1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)))
+        axes.yaxis.set_minor_locator(LogLocator(subs=(1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)))
         axes.yaxis.set_minor_formatter(
-            ticker.LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(np.inf, np.inf))
+            LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(np.inf, np.inf))
         )
 
 

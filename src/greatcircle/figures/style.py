@@ -7,15 +7,7 @@ from greatcircle._runtime.extras import require
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "ANGLE",
-    "BOUND_COLOURS",
-    "COLOURS",
-    "CONSTANT_NETWORK",
-    "TEST",
-    "TRAIN",
-    "empty_figure",
-]
+__all__ = ["ANGLE", "BOUND_COLOURS", "COLOURS", "CONSTANT_NETWORK", "TEST", "TRAIN", "empty_figure"]
 
 # Okabe and Ito's colours: readers with colour blindness can tell them apart, also in grey.
 TRAIN, TEST, ANGLE = "#0072B2", "#D55E00", "#009E73"

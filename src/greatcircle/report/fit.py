@@ -45,10 +45,7 @@ def figures(evaluation: Evaluation, description: FitDescription) -> dict[str, by
 
 
 def page(
-    evaluation: Evaluation,
-    description: FitDescription,
-    results: Mapping[str, Any],
-    command: str,
+    evaluation: Evaluation, description: FitDescription, results: Mapping[str, Any], command: str
 ) -> bytes:
     """Return the report as an HTML file; `results` is the content of `results.json`."""
     content = [sections.error_section(results), sections.training_section(evaluation, description)]
