@@ -7,14 +7,13 @@ import numpy as np
 
 from greatcircle import report
 from greatcircle.experiments.run import paper_numbers
-from greatcircle.figures.style import BOUND_COLOURS
 from greatcircle.figures.tables import (
-    Bar,
     Confusion,
     GridComparison,
     LearningCurves,
     Predictions,
     Slices,
+    bound_bars,
 )
 from greatcircle.report.charts import model as charts
 from greatcircle.report.charts.heatmaps import heatmaps
@@ -129,8 +128,7 @@ def model_page() -> report.Report:
     targets = ["fx", "<b>fy", "fz"]
     grid = np.linspace(np.zeros(5), np.ones(5), 7).T
     slices = Slices(tuple("abcde"), ("fx", "fy"), grid, rng.standard_normal((5, 7, 2)))
-    bounds = {"a_priori": 800.0, "operator_norms": 80.0, "certified": 20.0, "lower": 12.0}
-    bars = [Bar(name, value, BOUND_COLOURS[name]) for name, value in bounds.items()]
+    bars = bound_bars({"before training": 800.0, "certified": 20.0, "lower": 12.0, "tight": 0.0})
     figures = {
         "predicted": charts.predicted(predictions, targets),
         "histograms": charts.histograms(predictions, targets),
