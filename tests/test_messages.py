@@ -35,8 +35,9 @@ LIST = Path(__file__).with_name("messages.txt")
 SOURCE = Path(greatcircle.__file__).parent
 
 NOT_PROVOKED = {
-    "greatcircle.report.curves:learning_curves": "only the experiments call it, with whole data",
-    "greatcircle.report.grids:heatmaps": "only the experiments call it, with whole data",
+    "greatcircle.figures.tables:LearningCurves.__post_init__": "tests/figures/test_tables.py",
+    "greatcircle.figures.tables:GridComparison.__post_init__": "tests/figures/test_tables.py",
+    "greatcircle.report.evaluation:evaluate": "tests/report/test_evaluation.py",
     "greatcircle.report.page:TableBlock.__post_init__": "only reports make one, with whole rows",
     "greatcircle.datasets.download:fetch": "needs the network; tests/datasets/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_datasets.py",

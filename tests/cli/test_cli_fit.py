@@ -406,7 +406,7 @@ def test_a_model_without_names_takes_named_columns_in_order(flight, tmp_path, ca
     command = ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "new.csv"), "--json"]
     assert cli.main(command) == 0
     predictions = json.loads(capsys.readouterr().out)["predictions"]["fz"]
-    np.testing.assert_allclose(predictions, model.predict(inputs))
+    np.testing.assert_allclose(predictions, model.predict(inputs.to_numpy()))
     saved_by_pandas(flight.select("z"), tmp_path / "new.csv")
     assert cli.main(command) == 2
     assert "has 1 columns with a name" in capsys.readouterr().err

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from greatcircle._runtime.extras import require
 from greatcircle.figures.style import empty_figure
 from greatcircle.figures.tables import GridComparison
 
@@ -37,8 +36,9 @@ def _colours(grid: GridComparison, title: str) -> dict[str, Any]:
     if title == "ours − paper":
         limit = grid.largest_difference
         return {"vmin": -limit, "vmax": limit, "cmap": "RdBu_r"}
-    colors = require("matplotlib.colors", "app", "drawing figures")
-    norm = (colors.LogNorm if grid.log else colors.Normalize)(*grid.value_range)
+    from matplotlib.colors import LogNorm, Normalize
+
+    norm = (LogNorm if grid.log else Normalize)(*grid.value_range)
     return {"norm": norm, "cmap": "cividis_r"}
 
 
@@ -46,7 +46,8 @@ def write_cells(
     axes: "Axes", image: "AxesImage", cells: np.ndarray, texts: Sequence[Sequence[str]]
 ) -> None:
     """Write a text into each cell, light on dark and dark on light."""
-    for (i, j), value in np.ndenumerate(cells):
-        red, green, blue, _ = image.cmap(image.norm(value))
-        dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-        axes.text(j, i, texts[i][j], ha="center", va="center", color="white" if dark else "black")
+    brightness = image.to_rgba(cells)[..., :3] @ [0.299, 0.587, 0.114]
+    for i, row in enumerate(texts):
+        for j, text in enumerate(row):
+            colour = "white" if brightness[i, j] < 0.5 else "black"
+            axes.text(j, i, text, ha="center", va="center", color=colour)

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from greatcircle._runtime.extras import require
-from greatcircle.figures.style import ANGLE, TEST, TRAIN, empty_figure
-from greatcircle.figures.tables import LearningCurves, summarise
+from greatcircle.figures.style import ANGLE, empty_figure
+from greatcircle.figures.tables import LearningCurves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,13 +27,17 @@ def learning_curves(panels: Sequence[LearningCurves]) -> "Figure":
 
 
 def _draw_panel(axes: "Axes", curves: LearningCurves) -> None:
-    ticker = require("matplotlib.ticker", "app", "drawing figures")
+    from matplotlib.ticker import MaxNLocator
+
     right = axes.twinx()
-    iterations = np.arange(curves.train.shape[1])
-    _draw_curve(right, iterations[1:], curves.angle, (ANGLE, "angle", "-", 0.7))
-    _draw_curve(axes, iterations, curves.train, (TRAIN, curves.names[0], "-", 1.6))
-    if curves.test is not None:
-        _draw_curve(axes, iterations, curves.test, (TEST, curves.names[1], "--", 1.6))
+    for curve in curves.curves:
+        each, width = (right, 0.7) if curve.right else (axes, 1.6)
+        mean, _, low, high = curve.summary()
+        dash = "--" if curve.dashed else "-"
+        x, colour = curve.iterations, curve.colour
+        each.plot(x, mean, dash, color=colour, linewidth=width, label=curve.name)
+        if len(curve.rows) > 1:
+            each.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     for each in (axes, right):
         # A network that fits exactly from the start has a loss of zero, which has no logarithm.
         if any(np.any(np.asarray(line.get_ydata()) > 0) for line in each.get_lines()):
@@ -45,7 +48,7 @@ def _draw_panel(axes: "Axes", curves: LearningCurves) -> None:
     axes.patch.set_visible(False)
     axes.set_title(curves.title)
     axes.set_xlabel("iteration")
-    axes.xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel(curves.axis)
     axes.margins(x=0.02)
     axes.grid(True, which="major", alpha=0.25)
@@ -57,21 +60,11 @@ def _draw_panel(axes: "Axes", curves: LearningCurves) -> None:
 
 def _label_between_powers_of_ten(axes: "Axes") -> None:
     """Label more ticks where the values stay within one decade."""
-    ticker = require("matplotlib.ticker", "app", "drawing figures")
+    from matplotlib.ticker import LogFormatterSciNotation, LogLocator
+
     low, high = axes.get_ylim()
     if high / low < 10:
-        axes.yaxis.set_minor_locator(ticker.LogLocator(subs=(1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)))
+        axes.yaxis.set_minor_locator(LogLocator(subs=(1.2, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)))
         axes.yaxis.set_minor_formatter(
-            ticker.LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(np.inf, np.inf))
+            LogFormatterSciNotation(labelOnlyBase=False, minor_thresholds=(np.inf, np.inf))
         )
-
-
-def _draw_curve(
-    axes: "Axes", x: np.ndarray, rows: np.ndarray, style: tuple[str, str, str, float]
-) -> None:
-    """Draw the mean over seeds, and a band of one standard deviation."""
-    colour, label, dash, width = style
-    summary = summarise(rows)
-    axes.plot(x, summary.mean, dash, color=colour, linewidth=width, label=label)
-    if len(rows) > 1:
-        axes.fill_between(x, *summary.band, color=colour, alpha=0.2, linewidth=0)

@@ -7,15 +7,7 @@ from greatcircle._runtime.extras import require
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "ANGLE",
-    "BOUND_COLOURS",
-    "COLOURS",
-    "CONSTANT_NETWORK",
-    "TEST",
-    "TRAIN",
-    "empty_figure",
-]
+__all__ = ["ANGLE", "BOUND_COLOURS", "COLOURS", "CONSTANT_NETWORK", "TEST", "TRAIN", "empty_figure"]
 
 # Okabe and Ito's colours: readers with colour blindness can tell them apart, also in grey.
 TRAIN, TEST, ANGLE = "#0072B2", "#D55E00", "#009E73"
@@ -24,15 +16,16 @@ COLOURS = {"train": TRAIN, "test": TEST}
 
 # Dark enough for white numbers on them.
 BOUND_COLOURS = {
-    "a_priori": "#8A6D00",
+    "before training": "#8A6D00",
     "frobenius": "#8A6D00",
-    "operator_norms": "#6C6C6C",
+    "product of operator norms": "#6C6C6C",
     "spectral": "#6C6C6C",
     "fast": "#00757F",
     "certified": TRAIN,
     "tight": "#0B5FA5",
     "sdp": "#5B3FA0",
     "sdp": "#5B3FA0",
+    "steepest slope found": "#B34700",
     "lower": "#B34700",
 }
 

@@ -9,17 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from greatcircle.figures.style import ANGLE, BOUND_COLOURS, TEST, TRAIN
+
 __all__ = [
     "Bar",
     "Confusion",
+    "Curve",
     "GridComparison",
     "LearningCurves",
     "Predictions",
     "Slices",
-    "Summary",
+    "bound_bars",
     "evenly_spaced",
     "residual_histograms",
-    "summarise",
 ]
 
 
@@ -66,25 +68,36 @@ class LearningCurves:
                 f"{(shape[0], shape[1] - 1)}, one angle per iteration"
             )
 
-
-class Summary(NamedTuple):
-    """Mean and standard deviation over seeds at each iteration."""
-
-    mean: np.ndarray
-    deviation: np.ndarray
-
     @property
-    def band(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper edge, one standard deviation from the mean; positive for a log axis."""
-        low = np.maximum(self.mean - self.deviation, 0.1 * self.mean)
-        return low, self.mean + self.deviation
+    def curves(self) -> list["Curve"]:
+        """Losses and angle, in this order."""
+        iterations = np.arange(self.train.shape[1])
+        curves = [Curve(self.names[0], iterations, self.train, TRAIN)]
+        if self.test is not None:
+            curves.append(Curve(self.names[1], iterations, self.test, TEST, dashed=True))
+        return [*curves, Curve("angle", iterations[1:], self.angle, ANGLE, right=True)]
 
 
-def summarise(rows: np.ndarray) -> Summary:
-    """Return mean and standard deviation of each column over its finite values."""
-    finite = np.ma.masked_invalid(rows)
-    mean, deviation = finite.mean(axis=0), finite.std(axis=0)
-    return Summary(np.ma.filled(mean, np.nan), np.ma.filled(deviation, np.nan))
+class Curve(NamedTuple):
+    """One quantity over the iterations, one row per seed, and how to draw it."""
+
+    name: str
+    iterations: np.ndarray
+    rows: np.ndarray
+    colour: str
+    dashed: bool = False
+    right: bool = False
+    """Whether its axis is on the right."""
+
+    def summary(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return mean and standard deviation over the seeds, and both edges of their band.
+
+        NaN is ignored. The band is positive, for a log axis.
+        """
+        finite = np.ma.masked_invalid(self.rows)
+        mean = np.ma.filled(finite.mean(axis=0), np.nan)
+        deviation = np.ma.filled(finite.std(axis=0), np.nan)
+        return mean, deviation, np.maximum(mean - deviation, 0.1 * mean), mean + deviation
 
 
 class Predictions(NamedTuple):
@@ -141,6 +154,11 @@ class Bar(NamedTuple):
     name: str
     value: float
     colour: str
+
+
+def bound_bars(bounds: Mapping[str, float]) -> list[Bar]:
+    """Return bars of the positive bounds: a log axis has no zero."""
+    return [Bar(name, v, BOUND_COLOURS[name]) for name, v in bounds.items() if v > 0]
 
 
 class Slices(NamedTuple):

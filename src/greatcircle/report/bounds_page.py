@@ -5,8 +5,7 @@ from typing import Any
 
 from greatcircle.figures import model as drawing
 from greatcircle.figures.files import encode
-from greatcircle.figures.style import BOUND_COLOURS
-from greatcircle.figures.tables import Bar
+from greatcircle.figures.tables import bound_bars
 from greatcircle.report.bounds import ALL_INPUTS
 from greatcircle.report.charts import model as charts
 from greatcircle.report.page import Chart, Highlight, Report, Section, TableBlock
@@ -31,15 +30,11 @@ def files(results: Mapping[str, Any], model_file: str, command: str) -> dict[str
     """
     made = {}
     for index, (group, row) in enumerate(results["bounds"].items()):
-        figure = drawing.bars(_bars(row), UNIT)
+        figure = drawing.bars(bound_bars(row), UNIT)
         figure.suptitle(group, fontsize="medium")
         stem = "bounds" if index == 0 else f"bounds_{index}"
         made |= {f"{stem}{suffix}": data for suffix, data in encode(figure).items()}
     return made | {"report.html": render(_report(results, model_file, command)).encode("utf-8")}
-
-
-def _bars(row: Mapping[str, float]) -> list[Bar]:
-    return [Bar(method, value, BOUND_COLOURS[method]) for method, value in row.items() if value > 0]
 
 
 def _report(results: Mapping[str, Any], model_file: str, command: str) -> Report:
@@ -97,7 +92,7 @@ def _section(results: Mapping[str, Any]) -> Section:
     )
     chart_list = [
         Chart(
-            charts.bars(_bars(row), UNIT),
+            charts.bars(bound_bars(row), UNIT),
             f"Bounds for {group}, on a logarithmic axis.",
             "; ".join(f"{method} {value:.4g}" for method, value in row.items()),
         )

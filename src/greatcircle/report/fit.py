@@ -6,9 +6,8 @@ from typing import Any
 from greatcircle.figures import model as drawing
 from greatcircle.figures.files import encode
 from greatcircle.figures.learning_curves import learning_curves
-from greatcircle.report import fit_sections as sections
 from greatcircle.report.evaluation import Evaluation
-from greatcircle.report.fit_sections import MAX_INPUTS, shown_targets, training_curves
+from greatcircle.report.fit_sections import MAX_INPUTS, fit_sections, shown_targets, training_curves
 from greatcircle.report.page import Highlight, Report
 from greatcircle.report.render import render
 from greatcircle.report.results import FitDescription, format_number
@@ -45,18 +44,9 @@ def figures(evaluation: Evaluation, description: FitDescription) -> dict[str, by
 
 
 def page(
-    evaluation: Evaluation,
-    description: FitDescription,
-    results: Mapping[str, Any],
-    command: str,
+    evaluation: Evaluation, description: FitDescription, results: Mapping[str, Any], command: str
 ) -> bytes:
     """Return the report as an HTML file; `results` is the content of `results.json`."""
-    content = [sections.error_section(results), sections.training_section(evaluation, description)]
-    if evaluation.confusion is not None:
-        content += [sections.confusion_section(evaluation.confusion)]
-    else:
-        content += [sections.predicted_section(evaluation), sections.residual_section(evaluation)]
-    content += [sections.bound_section(evaluation), sections.slice_section(evaluation)]
     targets = ", ".join(description.targets[:4]) + (" …" if len(description.targets) > 4 else "")
     which = "later rows" if description.split == "time" else "other rows, chosen at random"
     report = Report(
@@ -64,7 +54,7 @@ def page(
         lead=f"A network with a certified Lipschitz bound, {evaluation.network}, trained on "
         f"{len(evaluation.train.rows)} rows and tested on {len(evaluation.test.rows)} {which}.",
         highlights=_highlights(evaluation, results),
-        sections=content,
+        sections=fit_sections(evaluation, description, results),
         command=command,
         facts=_facts(description, results),
     )

@@ -19,24 +19,30 @@ from greatcircle.report.results import (
     error_rows,
 )
 
-__all__ = [
-    "MAX_INPUTS",
-    "bound_section",
-    "confusion_section",
-    "error_section",
-    "predicted_section",
-    "residual_section",
-    "shown_targets",
-    "slice_section",
-    "training_curves",
-    "training_section",
-]
+__all__ = ["MAX_INPUTS", "fit_sections", "shown_targets", "training_curves"]
 
 MAX_TARGETS, MAX_INPUTS = 12, 12
 """Largest number of panels of a figure or chart."""
 
 MAX_OUTPUTS = 24
 """Largest number of outputs in the menu of the slices."""
+
+
+def fit_sections(
+    evaluation: Evaluation, description: FitDescription, results: Mapping[str, Any]
+) -> list[Section]:
+    """Return all sections of the page."""
+    if evaluation.confusion is not None:
+        details = [_confusion_section(evaluation.confusion)]
+    else:
+        details = [_predicted_section(evaluation), _residual_section(evaluation)]
+    return [
+        _error_section(results),
+        _training_section(evaluation, description),
+        *details,
+        _bound_section(evaluation),
+        _slice_section(evaluation),
+    ]
 
 
 def training_curves(evaluation: Evaluation, description: FitDescription) -> LearningCurves:
@@ -62,7 +68,7 @@ def _limits(evaluation: Evaluation) -> str:
     return note
 
 
-def error_section(results: Mapping[str, Any]) -> Section:
+def _error_section(results: Mapping[str, Any]) -> Section:
     metrics = results["metrics"]
     if "accuracy" in metrics["test"]:
         caption = (
@@ -78,7 +84,7 @@ def error_section(results: Mapping[str, Any]) -> Section:
     return Section("Errors", tables=[TableBlock(ERROR_HEADINGS, error_rows(metrics), caption)])
 
 
-def training_section(evaluation: Evaluation, description: FitDescription) -> Section:
+def _training_section(evaluation: Evaluation, description: FitDescription) -> Section:
     # The section's heading is title enough.
     curves = replace(training_curves(evaluation, description), title="")
     train = curves.train[0]
@@ -92,7 +98,7 @@ def training_section(evaluation: Evaluation, description: FitDescription) -> Sec
     return Section("Training", f"End of training: {evaluation.training.reason}.", charts=[chart])
 
 
-def confusion_section(table: Confusion) -> Section:
+def _confusion_section(table: Confusion) -> Section:
     correct, rows = int(np.trace(table.counts)), int(table.counts.sum())
     chart = Chart(
         charts.confusion(table),
@@ -103,7 +109,7 @@ def confusion_section(table: Confusion) -> Section:
     return Section("Confusion matrix", charts=[chart])
 
 
-def predicted_section(evaluation: Evaluation) -> Section:
+def _predicted_section(evaluation: Evaluation) -> Section:
     chart = Chart(
         charts.predicted(evaluation.predictions, shown_targets(evaluation)),
         "On the dotted line, predicted and measured values are equal." + _limits(evaluation),
@@ -112,7 +118,7 @@ def predicted_section(evaluation: Evaluation) -> Section:
     return Section("Predicted and measured", charts=[chart])
 
 
-def residual_section(evaluation: Evaluation) -> Section:
+def _residual_section(evaluation: Evaluation) -> Section:
     targets, predictions = shown_targets(evaluation), evaluation.predictions
     rms = np.sqrt(np.mean(evaluation.test.residuals**2, axis=0))
     words = ", ".join(f"{t} {value:.3g}" for t, value in zip(targets, rms, strict=False))
@@ -130,7 +136,7 @@ def residual_section(evaluation: Evaluation) -> Section:
     return Section("Residuals", charts=[histograms, trends])
 
 
-def bound_section(evaluation: Evaluation) -> Section:
+def _bound_section(evaluation: Evaluation) -> Section:
     bounds = evaluation.bounds
     text = (
         "If two inputs are a distance d apart, the outputs differ by at most the bound times d. "
@@ -154,7 +160,7 @@ def bound_section(evaluation: Evaluation) -> Section:
     return Section("Lipschitz bounds", text, charts=[chart])
 
 
-def slice_section(evaluation: Evaluation) -> Section:
+def _slice_section(evaluation: Evaluation) -> Section:
     table = evaluation.slices.most_important(MAX_INPUTS, MAX_OUTPUTS)
     count = evaluation.model.sizes[0]
     note = "" if len(table.inputs) == count else f" The {MAX_INPUTS} most important of {count}."

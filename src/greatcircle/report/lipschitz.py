@@ -5,8 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from greatcircle import certificate
-from greatcircle.figures.style import BOUND_COLOURS
-from greatcircle.figures.tables import Bar, evenly_spaced
+from greatcircle.figures.tables import Bar, bound_bars, evenly_spaced
 from greatcircle.model import Model
 
 __all__ = ["LipschitzBounds", "lipschitz_bounds"]
@@ -33,17 +32,14 @@ class LipschitzBounds(NamedTuple):
     @property
     def bars(self) -> list[Bar]:
         """The positive bounds, largest first."""
-        values = {
-            "a_priori": ("before training", self.a_priori),
-            "operator_norms": ("product of operator norms", self.operator_norms),
-            "certified": ("certified", self.certified),
-            "lower": ("steepest slope found", self.lower),
-        }
-        return [
-            Bar(name, value, BOUND_COLOURS[kind])
-            for kind, (name, value) in values.items()
-            if value > 0
-        ]
+        return bound_bars(
+            {
+                "before training": self.a_priori,
+                "product of operator norms": self.operator_norms,
+                "certified": self.certified,
+                "steepest slope found": self.lower,
+            }
+        )
 
 
 def lipschitz_bounds(model: Model, inputs: np.ndarray) -> LipschitzBounds:

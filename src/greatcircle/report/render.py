@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from functools import cache
+from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["render", "write"]
 
-_PURPOSE = "a report"
-
 # A cell that starts like a number: "0.837 ± 0.007", "−3", "1 000"; or a dash for no value.
 _NUMERIC = re.compile(r"[-+−±≤≥<>≈~]?\s*[\d.]|[–—-]?$")
 
 
 def render(report: Report) -> str:
     """Return the page as HTML that contains its style, scripts and data."""
-    markup = require("markupsafe", "app", _PURPOSE).Markup
+    require("jinja2", "app", "a report")
+    from markupsafe import Markup
+
     plotly, script = _plotly_script(), _asset("page.js")
     has_charts = any(section.charts for section in report.sections)
     # Only these two scripts may run and nothing may be loaded. The browser enforces it, whatever
@@ -39,9 +40,9 @@ def render(report: Report) -> str:
     template = _environment().get_template("page.html.j2")
     return template.render(
         report=report,
-        plotly=markup(plotly) if has_charts else None,
-        script=markup(script),
-        style=markup(_asset("page.css")),
+        plotly=Markup(plotly) if has_charts else None,
+        script=Markup(script),
+        style=Markup(_asset("page.css")),
         policy=policy,
     )
 
@@ -56,18 +57,19 @@ def write(report: Report, path: Path) -> Path:
 
 @cache
 def _environment() -> "Environment":
-    jinja2 = require("jinja2", "app", _PURPOSE)
-    markup = require("markupsafe", "app", _PURPOSE).Markup
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("greatcircle.report", "."),
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("greatcircle.report", "."),
         autoescape=True,
-        undefined=jinja2.StrictUndefined,
+        undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["inline"] = lambda text: markup(_inline(text))
-    environment.filters["plot"] = lambda chart: markup(_plot(chart))
-    environment.filters["svg"] = lambda animation, number: markup(svg(animation, number))
+    environment.filters["inline"] = lambda text: Markup(_inline(text))
+    environment.filters["plot"] = lambda chart: Markup(_plot(chart))
+    environment.filters["svg"] = lambda animation, number: Markup(svg(animation, number))
     environment.filters["paragraphs"] = _paragraphs
     environment.filters["menu"] = _menu
     environment.filters["numeric_columns"] = _numeric_columns
@@ -81,9 +83,11 @@ def _asset(name: str) -> str:
 
 @cache
 def _plotly_script() -> str:
-    script = require("plotly.offline", "app", _PURPOSE).get_plotlyjs()
+    require("plotly", "app", "a report")
+    from plotly.offline import get_plotlyjs
+
     # HTML parsers turn every line end into \n before they compute the fingerprint.
-    return script.replace("\r\n", "\n").replace("\r", "\n")
+    return get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
 
 
 @cache
@@ -93,11 +97,11 @@ def _fingerprint(script: str) -> str:
 
 def _inline(text: str) -> str:
     """Return text as HTML: `code` between backticks, web addresses as links, the rest escaped."""
-    urlize = require("jinja2.utils", "app", _PURPOSE).urlize
+    from jinja2.utils import urlize
+
     parts = text.split("`")
     if len(parts) % 2 == 0:  # the last backtick has no partner
         parts[-2:] = ["`".join(parts[-2:])]
-    escape = require("markupsafe", "app", _PURPOSE).escape
     return "".join(
         f"<code>{escape(part)}</code>" if index % 2 else urlize(part, rel="noopener noreferrer")
         for index, part in enumerate(parts)

@@ -35,9 +35,10 @@ _TOP, _BOTTOM, _BUTTONS = 60, 96, 30
 
 def empty_chart() -> "Figure":
     """Return a Plotly figure without traces and without Plotly's default style."""
-    return require("plotly.graph_objects", "app", "an interactive chart").Figure(
-        layout={"template": {}}
-    )
+    require("plotly", "app", "an interactive chart")
+    from plotly.graph_objects import Figure
+
+    return Figure(layout={"template": {}})
 
 
 def axis_title(text: str, standoff: int = 6) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """Learning curves of one run or of several seeds as an interactive chart: the paper's Figure 1."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from greatcircle.figures.style import ANGLE, TEST, TRAIN
-from greatcircle.figures.tables import LearningCurves, summarise
+from greatcircle.figures.style import ANGLE
+from greatcircle.figures.tables import Curve, LearningCurves
 from greatcircle.report.charts.layout import LEGEND_BELOW, axis_title, empty_chart
 
 if TYPE_CHECKING:
@@ -16,20 +16,6 @@ __all__ = ["learning_curves"]
 
 # More points cannot be seen on a screen, and those of forty seeds would make a heavy page.
 _MEAN_POINTS, _SEED_POINTS = 3000, 300
-
-
-class _Curve(NamedTuple):
-    """One quantity over the iterations, one row per seed, and its style."""
-
-    x: np.ndarray
-    rows: np.ndarray
-    name: str
-    colour: str
-    dash: str
-    width: float
-    axis: str
-    opacity: float
-    """Opacity of the band."""
 
 
 def learning_curves(curves: LearningCurves) -> "Figure":
@@ -42,21 +28,21 @@ def learning_curves(curves: LearningCurves) -> "Figure":
     figure = empty_chart()
     owners: list[int | None] = []
     """Row of the seed of each trace; None for means and bands."""
-    for curve in _curves(curves) if several else ():
+    for curve in curves.curves if several else ():
         _add_mean_and_band(figure, curve)
         owners += [None, None]
     for row, seed in enumerate(curves.seeds):
-        for curve in _curves(curves):
-            picked = _thinned(curve.x, _SEED_POINTS) if several else slice(None)
+        for curve in curves.curves:
+            picked = _thinned(curve.iterations, _SEED_POINTS) if several else slice(None)
             figure.add_scatter(
-                x=_compact(curve.x[picked]),
+                x=_compact(curve.iterations[picked]),
                 y=curve.rows[row][picked].astype(np.float32),
                 name=curve.name,
                 legendgroup=curve.name,
                 meta=f"seed {seed}",
                 mode="lines",
-                line={"color": curve.colour, "dash": curve.dash, "width": curve.width},
-                yaxis=curve.axis,
+                line=_line(curve),
+                yaxis=_axis(curve),
                 visible=not several,
                 hovertemplate="%{y:.4g}<extra>%{fullData.name}, %{meta}</extra>",
             )
@@ -68,43 +54,40 @@ def learning_curves(curves: LearningCurves) -> "Figure":
     return figure
 
 
-def _curves(curves: LearningCurves) -> list[_Curve]:
-    iterations = np.arange(curves.train.shape[1])
-    train, test = curves.names
-    drawn = [_Curve(iterations, curves.train, train, TRAIN, "solid", 2.2, "y2", 0.22)]
-    if curves.test is not None:
-        drawn.append(_Curve(iterations, curves.test, test, TEST, "dash", 2.2, "y2", 0.22))
-    return [*drawn, _Curve(iterations[1:], curves.angle, "angle", ANGLE, "solid", 1.2, "y", 0.14)]
+def _line(curve: Curve) -> dict[str, Any]:
+    dash, width = "dash" if curve.dashed else "solid", 1.2 if curve.right else 2.2
+    return {"color": curve.colour, "dash": dash, "width": width}
 
 
-def _add_mean_and_band(figure: "Figure", curve: _Curve) -> None:
-    summary = summarise(curve.rows)
-    kept = _thinned(curve.x, _MEAN_POINTS)
-    kept = kept[np.isfinite(summary.mean[kept])]
-    x, (low, high) = _compact(curve.x[kept]), summary.band
+def _axis(curve: Curve) -> str:
+    return "y" if curve.right else "y2"
+
+
+def _add_mean_and_band(figure: "Figure", curve: Curve) -> None:
+    mean, deviation, low, high = curve.summary()
+    kept = _thinned(curve.iterations, _MEAN_POINTS)
+    kept = kept[np.isfinite(mean[kept])]
+    x = _compact(curve.iterations[kept])
+    common = {"mode": "lines", "legendgroup": curve.name, "yaxis": _axis(curve)}
     figure.add_scatter(
         x=np.concatenate([x, x[::-1]]),
         y=np.concatenate([high[kept], low[kept][::-1]]).astype(np.float32),
         name=f"{curve.name}, one standard deviation",
-        legendgroup=curve.name,
         showlegend=False,
-        mode="lines",
         line={"width": 0, "color": curve.colour},
         fill="toself",
-        fillcolor=_translucent(curve.colour, curve.opacity),
+        fillcolor=_translucent(curve.colour, 0.14 if curve.right else 0.22),
         hoverinfo="skip",
-        yaxis=curve.axis,
+        **common,
     )
     figure.add_scatter(
         x=x,
-        y=summary.mean[kept].astype(np.float32),
-        customdata=summary.deviation[kept].astype(np.float32),
+        y=mean[kept].astype(np.float32),
+        customdata=deviation[kept].astype(np.float32),
         name=curve.name,
-        legendgroup=curve.name,
-        mode="lines",
-        line={"color": curve.colour, "dash": curve.dash, "width": curve.width},
-        yaxis=curve.axis,
+        line=_line(curve),
         hovertemplate="%{y:.4g} ± %{customdata:.2g}<extra>%{fullData.name}</extra>",
+        **common,
     )
 
 

@@ -230,13 +230,7 @@ def confusion(table: Confusion) -> "Figure":
 
 
 def _add_dots(
-    figure: "Figure",
-    name: str,
-    x: np.ndarray,
-    y: np.ndarray,
-    index: int,
-    *,
-    shown: bool = True,
+    figure: "Figure", name: str, x: np.ndarray, y: np.ndarray, index: int, *, shown: bool = True
 ) -> None:
     picked = evenly_spaced(len(x), MAX_DOTS)
     figure.add_scatter(
