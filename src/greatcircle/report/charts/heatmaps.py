@@ -5,13 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from greatcircle.figures.tables import GridComparison
-from greatcircle.report.charts.layout import (
-    axis_names,
-    axis_title,
-    empty_chart,
-    on_panel,
-    panel_title,
-)
+from greatcircle.report.charts.layout import empty_chart, lay_out_panels, on_panel
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -21,10 +15,6 @@ __all__ = ["heatmaps"]
 # Okabe and Ito's lighter blue and orange: dark numbers are readable on both.
 _DIVERGING = [[0.0, "#56B4E9"], [0.5, "#F7F7F7"], [1.0, "#E69F00"]]
 _DARK_TEXT = "#1B1F24"
-
-# Domains of the panels: side by side, and one above the other on a phone.
-_WIDE = ((0.0, 0.3), (0.35, 0.65), (0.7, 1.0))
-_TALL = ((0.75, 1.0), (0.41, 0.66), (0.0, 0.25))
 
 
 def heatmaps(grid: GridComparison) -> "Figure":
@@ -51,72 +41,51 @@ def heatmaps(grid: GridComparison) -> "Figure":
             f"<extra>{title}</extra>",
             **on_panel(index),
         )
-        panel_title(figure, title, index)
-    _lay_out_axes(figure)
+    lay_out_panels(figure, list(grid.panels), ("width", "depth"), panel=256)
+    cells = {"type": "category", "fixedrange": True, "showgrid": False, "ticks": ""}
+    figure.update_xaxes(**cells).update_yaxes(**cells, autorange="reversed")
     _lay_out(figure, grid)
     return figure
 
 
-def _lay_out_axes(figure: "Figure") -> None:
-    axis = {"type": "category", "fixedrange": True, "showgrid": False, "ticks": ""}
-    axes = zip(axis_names("x", 3), axis_names("y", 3), _WIDE, strict=True)
-    for index, (x, y, domain) in enumerate(axes):
-        anchors = on_panel(index)
-        figure.update_layout(
-            {
-                x: axis
-                | {"domain": domain, "anchor": anchors["yaxis"], "title": axis_title("width")},
-                y: axis
-                | {
-                    "domain": (0.0, 1.0),
-                    "anchor": anchors["xaxis"],
-                    "autorange": "reversed",
-                    "title": axis_title("depth" if index == 0 else ""),
-                },
-            }
-        )
-
-
 def _lay_out(figure: "Figure", grid: GridComparison) -> None:
-    limit = grid.largest_difference
+    """Add the title and two colour bars below the panels; on a phone they are below one another."""
+    limit, values = grid.largest_difference, np.array(grid.value_range)
+    low, high = (np.log10(values) if grid.log else values).tolist()
+    unit = f"[{grid.unit}]"
+    narrow = figure.layout["meta"]["narrow"]
     figure.update_layout(
-        title={
-            "text": f"{grid.label} [{grid.unit}]",
-            "x": 0,
-            "xref": "paper",
-            "font": {"size": 16},
-        },
+        title={"text": f"{grid.label} {unit}", "x": 0, "xref": "paper", "font": {"size": 16}},
         height=440,
         margin={"l": 48, "r": 12, "t": 76, "b": 108},
         dragmode=False,
         coloraxis={
             "colorscale": "Cividis",
-            **_value_range(grid),
-            "colorbar": _colour_bar(f"ours and paper [{grid.unit}]", 0, 0.65, 8) | _log_ticks(grid),
+            "cmin": low,
+            "cmax": high,
+            "colorbar": _colour_bar(f"ours and paper {unit}", 0, 0.643, 8) | _log_ticks(grid),
         },
         coloraxis2={
             "colorscale": _DIVERGING,
             "cmin": -limit,
             "cmax": limit,
             "cmid": 0,
-            "colorbar": _colour_bar(f"ours − paper [{grid.unit}]", 0.7, 0.3, 5),
+            "colorbar": _colour_bar(f"ours − paper {unit}", 0.713, 0.287, 5),
         },
         meta={
-            "narrow": {
-                "height": 1120,
+            "narrow": narrow
+            | {
+                "height": narrow["height"] + 110,
+                "margin.t": 76,
                 "margin.l": 40,
                 "margin.r": 4,
-                **{f"xaxis{n}.domain": [0.0, 1.0] for n in ("", 2, 3)},
-                **{
-                    f"yaxis{n}.domain": list(span)
-                    for n, span in zip(("", 2, 3), _TALL, strict=True)
-                },
+                "margin.b": 190,
                 "coloraxis.colorbar.len": 1,
                 "coloraxis.colorbar.nticks": 4,
-                "coloraxis.colorbar.y": 0.355,
+                "coloraxis.colorbar.y": -0.06,
                 "coloraxis2.colorbar.len": 1,
                 "coloraxis2.colorbar.x": 0,
-                "coloraxis2.colorbar.y": -0.055,
+                "coloraxis2.colorbar.y": -0.135,
             }
         },
     )
@@ -139,11 +108,6 @@ def _colour_bar(title: str, x: float, length: float, ticks: int) -> dict[str, An
         "xpad": 0,
         "tickangle": 0,
     }
-
-
-def _value_range(grid: GridComparison) -> dict[str, float]:
-    low, high = np.log10(grid.value_range) if grid.log else grid.value_range
-    return {"cmin": float(low), "cmax": float(high)}
 
 
 def _log_ticks(grid: GridComparison) -> dict[str, Any]:
