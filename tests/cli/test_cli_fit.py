@@ -165,7 +165,7 @@ def wrong(flight, tmp_path):
         ("missing.csv --targets fx", "file not found: missing.csv"),
         ("good.csv --targets fxx", "column 'fxx' not found; did you mean 'fx'?"),
         ("good.csv --targets fx --inputs z vq", "column 'vq' not found"),
-        ("good.csv --targets weather", "weather; expected numbers: add --classify"),
+        ("good.csv --targets weather", "(command line: --classify)"),
         ("good.csv --targets fx --inputs weather", "column 'weather' has no number"),
         ("good.csv --targets fx --inputs z fx", "'fx' were named more than once"),
         ("hole.csv --targets fx", "column 'vx' has no number in the rows 5 (empty)"),
@@ -312,7 +312,7 @@ def test_classes_from_file_to_probabilities(tmp_path, capsys):
     assert {p.name for p in out.glob("*.png")} == figures
     results = json.loads((out / "results.json").read_text("utf-8"))
     assert results["metrics"]["test"]["confusion"]["labels"] == ["a", "b", "c"]
-    assert ">Confusion</h2>" in (out / "report.html").read_text("utf-8")
+    assert ">Confusion matrix</h2>" in (out / "report.html").read_text("utf-8")
     assert cli.main(["predict", str(out / "model.safetensors"), str(tmp_path / "kinds.csv")]) == 0
     (tmp_path / "said.csv").write_text(capsys.readouterr().out)
     said = pl.read_csv(tmp_path / "said.csv")
