@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 COMMANDS = {
-    "certify": "compute and verify the Lipschitz bounds of a model file",
     "demo": "train the paper's network with three methods on generated flight data",
     "fit": "train a network on a CSV or Parquet file and write a report",
     "predict": "apply a model file to new rows",
+    "certify": "compute and verify the Lipschitz bounds of a model file",
     "export": "export a model file to C, ONNX, CasADi, PyTorch or NumPy",
     "reproduce": "rerun the paper's experiments and compare with its numbers",
 }

@@ -168,7 +168,7 @@ def _print(experiment: str, summary: dict[str, Any]) -> None:
     console = Console()
     if experiment == "exp1":
         rows = exp1.table_rows(summary["experiment_1"], paper_numbers()["experiment_1"])
-        title = "Experiment 1: mean ± standard deviation"
+        title = "Experiment 1: RMS in N, mean ± standard deviation"
         console.print(output.table(exp1.HEADINGS, rows, title=title))
         return
     ours = summary["experiment_2"]

@@ -15,7 +15,7 @@ __all__ = ["HEADINGS", "ITERATIONS", "SEEDS", "TITLES", "curves", "jobs", "summa
 ITERATIONS = {"ad": 200, "mm": 3000}
 SEEDS = 40
 TITLES = {"ad": "Method 1 (AD)", "mm": "Method 2 (MM)"}
-HEADINGS = ("", "train RMS [N]", "test RMS [N]", "seconds", "iterations", "seeds")
+HEADINGS = ("", "train RMS", "test RMS", "seconds", "steps", "seeds")
 
 
 def jobs(
@@ -101,5 +101,5 @@ def _summary_of(results: Sequence[Row]) -> dict[str, Any]:
 
 def _text(method: Mapping[str, Any], seeds: int) -> tuple[str, ...]:
     errors = [f"{method[k][0]:.4f} ± {method[k][1]:.4f}" for k in ("train_rms", "test_rms")]
-    seconds = f"{method['seconds'][0]:.2f} ± {method['seconds'][1]:.2f}"
+    seconds = f"{method['seconds'][0]:.1f} ± {method['seconds'][1]:.1f}"
     return *errors, seconds, str(method["iterations"]), str(method.get("seeds", seeds))

@@ -86,7 +86,7 @@ def _curve_sections(
     table = report.TableBlock(
         headings=exp1.HEADINGS,
         rows=exp1.table_rows(ours, paper),
-        caption="Mean ± standard deviation over the seeds.",
+        caption="RMS in N, mean ± standard deviation over the seeds.",
     )
     sections = [report.Section("Errors and times", tables=[table])]
     for method in curves.values():
