@@ -24,7 +24,7 @@ METHODS: dict[str, tuple[str, int]] = {
 }
 """Title and maximum number of iterations of each method."""
 
-HEADINGS = ("", "train RMS", "test RMS", "steps", "seconds", "∏μ", "∏‖W‖op")
+HEADINGS = ("", "train RMS", "test RMS", "steps", "seconds", "∏μ", "∏‖W‖₂")
 
 
 def demo(table: Table, *, seed: int, progress: Callable[[str, Record], None]) -> dict[str, Run]:

@@ -71,7 +71,7 @@ def curves(rows: Mapping[Job, Row]) -> dict[str, LearningCurves]:
 
 def _by_method(rows: Mapping[Job, Row]) -> dict[str, list[Row]]:
     """Return the results of each method, without failed runs."""
-    names = {METHODS[name].step: name for name in ITERATIONS}
+    names: dict[Any, str] = {METHODS[name].step: name for name in ITERATIONS}
     grouped: dict[str, list[Row]] = {}
     for job, row in rows.items():
         if "result" in row:
