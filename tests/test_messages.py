@@ -39,7 +39,7 @@ NOT_PROVOKED = {
     "greatcircle.report.grids:heatmaps": "only the experiments call it, with whole data",
     "greatcircle.report.page:TableBlock.__post_init__": "only reports make one, with whole rows",
     "greatcircle.datasets.download:fetch": "needs the network; tests/datasets/test_downloads.py",
-    "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_datasets.py",
+    "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_neural_lander.py",
     "greatcircle.export.extra:needed": "needs a machine without onnx; tests/export/test_export.py",
     "greatcircle.optimise.loop:_check_others": "tests/objective/test_scale.py",
     "greatcircle.optimise.callbacks:_summary_writer": "tests/optimise/test_callbacks.py",

@@ -254,8 +254,9 @@ def _checked_classes(outputs: int, tensors: Tensors, texts: Texts) -> np.ndarray
     classes = tensors.pop("classes") if "classes" in tensors else _checked_labels(texts)
     expected = 2 if outputs == 1 else outputs
     # As in training: labels of a floating-point type are whole numbers.
-    whole = np.clip(classes, -(2**53), 2**53).round() if classes.dtype.kind == "f" else classes
-    if not np.array_equal(classes, whole):
+    if classes.dtype.kind == "f" and not np.all(
+        (classes == np.rint(classes)) & (np.abs(classes) < 2.0**63)
+    ):
         raise ValueError(f"its classes are {str(classes)[:100]}; expected whole numbers")
     # Comparisons with NaN are false, so it fails here as well.
     if classes.shape != (expected,) or not np.all(classes[1:] > classes[:-1]):
