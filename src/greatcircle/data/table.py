@@ -74,12 +74,13 @@ class Table:
     @property
     def labels(self) -> np.ndarray:
         """Class labels of the only target, (rows,), in the type of their column."""
-        if len(self.targets) > 1:
+        name, *others = self.targets
+        if others:
             raise ValueError(
                 f"the table has the targets {', '.join(self.targets)}; expected one column of "
                 "class labels"
             )
-        return np.asarray(self.columns[self.targets[0]])
+        return np.asarray(self.columns[name])
 
     def frames(
         self, rows: slice | np.ndarray = slice(None)

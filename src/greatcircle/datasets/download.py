@@ -69,28 +69,33 @@ def fetch(url: str, name: str, git_blob: str, *, cache: str | PathLike[str] | No
             f"the cache folder {folder} cannot be used ({error}); expected a folder to write to: "
             "name another one in the environment variable GREATCIRCLE_CACHE"
         ) from error
+    with temporary as inside:
+        received = Path(inside) / name
+        _download_checked(url, received, git_blob, path)
+        os.replace(received, path)
+    return path
+
+
+def _download_checked(url: str, received: Path, git_blob: str, path: Path) -> None:
+    """Download a file and check it; `path` is its final path, for the error."""
     # A file that the user saves at that path is checked like any file in the cache.
     by_hand = (
         f"download {url} by hand, and save it as {path} or give the loader the path of your copy"
     )
-    with temporary as inside:
-        received = Path(inside) / name
-        try:
-            _download(url, received)
-        except OSError as error:  # includes the errors of requests
-            raise DownloadError(
-                f"{url} could not be downloaded ({error}); nothing was kept: check the connection "
-                f"and try again, or {by_hand}"
-            ) from error
-        found = blob_id(received)
-        if found != git_blob:
-            raise DownloadError(
-                f"{url} sent {received.stat().st_size} bytes with the git blob id {found}; "
-                f"expected {git_blob}. The file was cut short, altered, or replaced by "
-                f"its authors; nothing was kept: try again, or {by_hand}"
-            )
-        os.replace(received, path)
-    return path
+    try:
+        _download(url, received)
+    except OSError as error:  # includes the errors of requests
+        raise DownloadError(
+            f"{url} could not be downloaded ({error}); nothing was kept: check the connection "
+            f"and try again, or {by_hand}"
+        ) from error
+    found = blob_id(received)
+    if found != git_blob:
+        raise DownloadError(
+            f"{url} sent {received.stat().st_size} bytes with the git blob id {found}; "
+            f"expected {git_blob}. The file was cut short, altered, or replaced by its authors; "
+            f"nothing was kept: try again, or {by_hand}"
+        )
 
 
 def github(owner: str, repository: str, path: str, *, branch: str = "HEAD") -> str:

@@ -30,8 +30,8 @@ def describe(model: Model, *, certified: bool = True) -> tuple[Tensors, Texts]:
     if ACTIVATIONS.get(model.activation.name) is not model.activation:
         raise ValueError(
             f"activation is {model.activation.name!r}, a user's own code, which a file cannot "
-            f"hold; train with one of {', '.join(ACTIVATIONS)}, or keep such a model with pickle or "
-            "cloudpickle"
+            f"hold; train with one of {', '.join(ACTIVATIONS)}, or keep such a model with pickle "
+            "or cloudpickle"
         )
     scaling = model.scaling
     tensors = {f"weights.{i}": w for i, w in enumerate(model.weights)}

@@ -6,7 +6,6 @@ shapes and ranges are checked, and the certificate is verified for the weights a
 
 import json
 import reprlib
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -157,7 +156,7 @@ def _checked_weights(
     return weights
 
 
-def _checked_training(fit: Mapping[str, Any], tensors: Tensors) -> Training | None:
+def _checked_training(fit: dict[str, Any], tensors: Tensors) -> Training | None:
     if "n_iter" not in fit:
         return None
     rows = np.size(tensors.get("history.loss", ()))
@@ -201,7 +200,7 @@ def _checked_scaling(sizes: tuple[int, ...], tensors: Tensors, texts: Texts) -> 
     return Scaling(name, shift, spread, float(divisor), target_shift, float(factor))
 
 
-def _checked_feature_names(fit: Mapping[str, Any], inputs: int) -> tuple[str, ...] | None:
+def _checked_feature_names(fit: dict[str, Any], inputs: int) -> tuple[str, ...] | None:
     if _entry(fit, "n_features_in", int) != inputs:
         raise ValueError(
             f"its n_features_in is {fit['n_features_in']}; its network has {inputs} inputs"
@@ -215,7 +214,7 @@ def _checked_feature_names(fit: Mapping[str, Any], inputs: int) -> tuple[str, ..
 
 
 def _checked_target_names(
-    fit: Mapping[str, Any], outputs: int, classes: np.ndarray | None
+    fit: dict[str, Any], outputs: int, classes: np.ndarray | None
 ) -> tuple[str, ...]:
     names = _entry(fit, "target_names", list)
     if not all(type(name) is str for name in names):
@@ -226,7 +225,7 @@ def _checked_target_names(
     return tuple(names)
 
 
-def _checked_single_output(fit: Mapping[str, Any], outputs: int) -> bool:
+def _checked_single_output(fit: dict[str, Any], outputs: int) -> bool:
     # Files of classifiers written by version 0.1 have no such entry.
     single = _entry(fit, "single_output", bool) if "single_output" in fit else False
     if single and outputs != 1:
@@ -235,15 +234,14 @@ def _checked_single_output(fit: Mapping[str, Any], outputs: int) -> bool:
 
 
 def _checked_budget(fit: dict[str, Any], texts: Texts) -> float | None:
-    if "lipschitz" not in fit and "parameters" in texts:
-        fit = json_section(texts, "parameters")  # version 0.1 has it there alone, of any type
-        given = fit.get("lipschitz")
-        given = given.get("value") if isinstance(given, dict) else given
-        fit = {"lipschitz": float(given) if type(given) in (int, float) else None}
-    if fit.get("lipschitz") is None:
-        return None
-    budget = _float(fit, "lipschitz")
-    if not 0 < budget < np.inf:
+    budget = None
+    if fit.get("lipschitz") is not None:
+        budget = _float(fit, "lipschitz")
+    elif "lipschitz" not in fit and "parameters" in texts:  # version 0.1 has it only there
+        given = json_section(texts, "parameters").get("lipschitz")
+        given = given.get("value") if isinstance(given, dict) else given  # a NumPy scalar
+        budget = float(given) if isinstance(given, int | float) else None
+    if budget is not None and not 0 < budget < np.inf:
         raise ValueError(f"its lipschitz is {budget!r}; expected a positive number")
     return budget
 
@@ -254,8 +252,9 @@ def _checked_classes(outputs: int, tensors: Tensors, texts: Texts) -> np.ndarray
     classes = tensors.pop("classes") if "classes" in tensors else _checked_labels(texts)
     expected = 2 if outputs == 1 else outputs
     # As in training: labels of a floating-point type are whole numbers.
-    whole = np.clip(classes, -(2**53), 2**53).round() if classes.dtype.kind == "f" else classes
-    if not np.array_equal(classes, whole):
+    if classes.dtype.kind == "f" and not np.all(
+        (classes == np.rint(classes)) & (np.abs(classes) < 2.0**63)
+    ):
         raise ValueError(f"its classes are {str(classes)[:100]}; expected whole numbers")
     # Comparisons with NaN are false, so it fails here as well.
     if classes.shape != (expected,) or not np.all(classes[1:] > classes[:-1]):
