@@ -108,7 +108,7 @@ def example_report(seeds: int = 3, iterations: int = 40, **changes: Any) -> repo
     )
     parts: dict[str, Any] = {
         "title": "Experiment & more",
-        "lead": "What came of it.",
+        "lead": "A summary.",
         "sections": [learning, grid],
         "command": "greatcircle reproduce exp1 --seeds 40 --out 'runs/exp 1' && echo "
         + 30 * "long ",

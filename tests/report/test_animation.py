@@ -16,7 +16,7 @@ def moving(name: str = "baseline") -> report.Animation:
     return report.Animation([track, track], plan, 0.12, "A landing.", "It lands at 0 m.")
 
 
-def test_animation_stands_still_until_asked_and_needs_no_script() -> None:
+def test_animation_is_paused_at_first_and_needs_no_script() -> None:
     section = report.Section("Flight", animations=[moving(), moving("<b>other</b>")])
     page = report.render(report.Report("Landing", "", [section]))
     Outline(page)
@@ -27,7 +27,7 @@ def test_animation_stands_still_until_asked_and_needs_no_script() -> None:
     assert "checked>" not in page
     assert ".flyer { animation-play-state: paused; }" in page
     assert "It lands at 0 m." in page
-    assert len(re.findall(r"<script", page)) == 1  # that of every page; no bundle
+    assert len(re.findall(r"<script", page)) == 1  # the script of every page; no Plotly
 
 
 def test_animation_ends_where_the_track_ends() -> None:

@@ -55,7 +55,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def visit(browser: Any, address: str, *, width: int = 1280, scheme: str = "light") -> None:
-    """Open afresh, with nothing remembered; wait until every chart is drawn."""
+    """Open the page without stored settings and wait until every chart is drawn."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     browser.execute_cdp_cmd(
@@ -94,7 +94,7 @@ INTO_VIEW = "arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})
 THEME = "document.documentElement.dataset.theme"
 
 
-def test_browser_draws_every_chart_without_complaint(browser: Any, address: str) -> None:
+def test_browser_draws_every_chart_without_errors(browser: Any, address: str) -> None:
     browser.get_log("browser")
     browser.get_log("performance")
     visit(browser, address)
@@ -108,14 +108,14 @@ def test_browser_draws_every_chart_without_complaint(browser: Any, address: str)
     requested = {
         event["params"]["request"]["url"]
         for event in events
-        # Chromium's own start page loads parts of itself.
+        # The start page of Chromium has requests too.
         if event["method"] == "Network.requestWillBeSent"
         and not event["params"]["documentURL"].startswith("chrome:")
     }
     assert {url for url in requested if not url.startswith("data:")} == {address}
 
 
-def test_browser_offers_no_way_to_send_the_data_off(browser: Any, address: str) -> None:
+def test_browser_has_no_button_that_uploads_data(browser: Any, address: str) -> None:
     visit(browser, address)
     labels = browser.execute_script(
         "return [...document.querySelectorAll('.modebar-btn')].map(b => b.ariaLabel)"
@@ -124,9 +124,7 @@ def test_browser_offers_no_way_to_send_the_data_off(browser: Any, address: str) 
     assert not any(re.search("share|cloud|edit|plotly", label, re.I) for label in labels)
 
 
-def test_browser_blocks_scripts_and_loads_that_text_might_smuggle_in(
-    browser: Any, address: str
-) -> None:
+def test_browser_blocks_injected_scripts_and_requests(browser: Any, address: str) -> None:
     visit(browser, address)
     browser.execute_script(
         "const s = document.createElement('script'); s.textContent = 'window.taken = 1';"
@@ -190,7 +188,7 @@ def test_browser_arrow_keys_read_out_values(browser: Any, address: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_browser_follows_the_system_until_told_otherwise(
+def test_browser_theme_follows_the_system_until_the_user_chooses(
     browser: Any, address: str, scheme: str
 ) -> None:
     other = {"light": "dark", "dark": "light"}[scheme]
@@ -238,7 +236,7 @@ def test_browser_copies_the_command_or_selects_it(browser: Any, address: str) ->
     wait(browser, "document.getElementById('copied').textContent.startsWith('Command ')")
 
 
-def test_browser_leaves_hostile_text_harmless(browser: Any, tmp_path: Path) -> None:
+def test_browser_shows_hostile_text_as_text(browser: Any, tmp_path: Path) -> None:
     figure = go.Figure(go.Scatter(x=[0, 1], y=[1, 2], name=HOSTILE), {"title": {"text": HOSTILE}})
     hostile = example_report(
         title=HOSTILE,
@@ -265,7 +263,7 @@ def test_browser_prints_on_white(browser: Any, address: str) -> None:
     wait(browser, f"JSON.stringify({size}) === '{json.dumps(before, separators=(',', ':'))}'")
 
 
-def test_browser_reads_panels_one_after_the_other(browser: Any, tmp_path: Path) -> None:
+def test_browser_arrow_keys_read_panel_by_panel(browser: Any, tmp_path: Path) -> None:
     visit(browser, report.write(model_page(), tmp_path / "model.html").as_uri())
     drawn = "[...document.querySelectorAll('.js-plotly-plot')].every(p => p.querySelector('svg'))"
     assert browser.execute_script(f"return {drawn}")

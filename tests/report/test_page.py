@@ -29,7 +29,7 @@ def test_page_is_well_formed_and_complete(page: str) -> None:
     assert len(outline.of("main")) == len(outline.of("nav")) == 1
     assert outline.of("code")[-2][1] == example_report().command
     assert [attributes["scope"] for attributes, _ in outline.of("th")] == 3 * ["col"] + 2 * ["row"]
-    # Figures line up on the right, words on the left.
+    # Numbers are aligned on the right, words on the left.
     assert [attributes.get("class") for attributes, _ in outline.of("td")] == 2 * ["number", None]
 
 
@@ -78,7 +78,7 @@ def test_nothing_is_loaded_from_outside(page: str) -> None:
     assert "http" not in policy
 
 
-def test_one_bundle_and_only_with_charts(page: str) -> None:
+def test_plotly_is_included_once_and_only_with_charts(page: str) -> None:
     scripts = [text for attributes, text in Outline(page).of("script") if "type" not in attributes]
     assert len(scripts) == 2
     assert sum("plotly.js v" in script[:200] for script in scripts) == 1
@@ -87,7 +87,7 @@ def test_one_bundle_and_only_with_charts(page: str) -> None:
     assert len([1 for attributes, _ in Outline(bare).of("script") if "type" not in attributes]) == 1
 
 
-def test_hostile_text_stays_text() -> None:
+def test_hostile_text_is_shown_as_text() -> None:
     figure = go.Figure(go.Scatter(x=[0, 1], y=[1, 2], name=HOSTILE, text=[HOSTILE, HOSTILE]))
     figure.update_layout(
         title=HOSTILE,
@@ -149,7 +149,7 @@ def test_paper_sized_report_stays_below_six_megabytes() -> None:
     assert len(report.render(example_report(sections=sections)).encode()) < 6e6
 
 
-def test_rendering_leaves_the_figure_alone(page: str) -> None:
+def test_rendering_does_not_change_the_figure(page: str) -> None:
     described = example_report()
     figure = described.sections[0].charts[0].figure
     before = figure.to_json()
@@ -157,6 +157,6 @@ def test_rendering_leaves_the_figure_alone(page: str) -> None:
     assert figure.to_json() == before
 
 
-def test_ragged_table_is_refused() -> None:
+def test_ragged_table_is_rejected() -> None:
     with pytest.raises(ValueError, match="row 1 of the table 'T' has 1 cells; expected 2"):
         report.TableBlock(["a", "b"], [["1", "2"], ["1"]], "T")

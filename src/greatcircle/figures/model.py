@@ -37,8 +37,8 @@ def predicted(predictions: Mapping[str, Predictions], targets: Sequence[str]) ->
     for axes in panels[len(targets) :]:
         axes.set_visible(False)
     for index, (axes, target) in enumerate(zip(panels, targets, strict=False)):
-        for name, part in predictions.items():
-            _draw_dots(axes, name, part.measured[:, index], part.predicted[:, index])
+        for name, subset in predictions.items():
+            _draw_dots(axes, name, subset.measured[:, index], subset.predicted[:, index])
         middle = float(predictions["train"].measured[0, index])
         axes.axline((middle, middle), slope=1, color="0.4", lw=1, ls=":")
         axes.set_aspect("equal", adjustable="datalim")
@@ -67,9 +67,9 @@ def residuals(
                 centres, share, where="mid", color=COLOURS[name], label=f"{name} rows"
             )
         upper[index].set(title=_escape(target), xlabel="measured − predicted", ylim=(0, None))
-        for name, part in predictions.items():
-            x = part.rows + 1 if by_row else part.predicted[:, index]
-            _draw_dots(lower[index], name, x, part.residuals[:, index])
+        for name, subset in predictions.items():
+            x = subset.rows + 1 if by_row else subset.predicted[:, index]
+            _draw_dots(lower[index], name, x, subset.residuals[:, index])
         lower[index].axhline(0, color="0.4", lw=1, ls=":")
         lower[index].set(xlabel="row" if by_row else "predicted")
         for axes in (upper[index], lower[index]):

@@ -4,6 +4,7 @@ Numbers only: `report.fit` draws them, and the command line prints them.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Evaluation:
         """Sizes of the layers, as in "12-25-30-15-3"."""
         return "-".join(map(str, self.model.sizes))
 
-    @property
+    @cached_property
     def confusion(self) -> Confusion | None:
         """Test rows by true and predicted class; None for a regressor."""
         classes = self.model.classes

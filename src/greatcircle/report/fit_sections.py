@@ -60,7 +60,7 @@ def _limits(evaluation: Evaluation) -> str:
     """Return a note on targets and rows that are not drawn."""
     count = len(evaluation.model.target_names)
     note = f" The first {MAX_TARGETS} of {count} targets." if count > MAX_TARGETS else ""
-    if max(len(part.rows) for part in evaluation.predictions.values()) > charts.MAX_DOTS:
+    if max(len(subset.rows) for subset in evaluation.predictions.values()) > charts.MAX_DOTS:
         note += (
             f" At most {charts.MAX_DOTS} training and {charts.MAX_DOTS} test rows are drawn, "
             "evenly spaced."
@@ -85,7 +85,7 @@ def _error_section(results: Mapping[str, Any]) -> Section:
 
 
 def _training_section(evaluation: Evaluation, description: FitDescription) -> Section:
-    # The section's heading is title enough.
+    # The section already has a heading.
     curves = replace(training_curves(evaluation, description), title="")
     train = curves.train[0]
     chart = Chart(

@@ -73,12 +73,13 @@ def panel_title(figure: "Figure", title: str, index: int) -> None:
 
 
 def add_menu(figure: "Figure", labels: Sequence[str], updates: Sequence[list[Any]]) -> None:
-    """Add a drop-down menu; choosing a label updates traces and layout."""
+    """Add a drop-down menu above the chart; each label has its updates of traces and layout."""
     buttons = [
         {"label": label, "method": "update", "args": update}
         for label, update in zip(labels, updates, strict=True)
     ]
-    figure.update_layout(updatemenus=[{"type": "dropdown", "buttons": buttons}])
+    place = {"x": 1, "xanchor": "right", "y": 1.02, "yanchor": "bottom"}
+    figure.update_layout(updatemenus=[{"type": "dropdown", **place, "buttons": buttons}])
 
 
 def lay_out_panels(

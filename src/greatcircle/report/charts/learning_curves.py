@@ -7,7 +7,7 @@ import numpy as np
 
 from greatcircle.figures.style import ANGLE
 from greatcircle.figures.tables import Curve, LearningCurves
-from greatcircle.report.charts.layout import LEGEND_BELOW, axis_title, empty_chart
+from greatcircle.report.charts.layout import LEGEND_BELOW, add_menu, axis_title, empty_chart
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -50,7 +50,7 @@ def learning_curves(curves: LearningCurves) -> "Figure":
     _lay_out(figure, curves.title, curves.axis)
     if several:
         step = _step(curves.angle.shape[1], _SEED_POINTS)
-        figure.update_layout(updatemenus=[_seed_menu(curves.seeds, owners, step)])
+        _add_seed_menu(figure, curves.seeds, owners, step)
     return figure
 
 
@@ -91,35 +91,30 @@ def _add_mean_and_band(figure: "Figure", curve: Curve) -> None:
     )
 
 
-def _seed_menu(seeds: Sequence[int], owners: Sequence[int | None], step: int) -> dict[str, Any]:
-    """Return a menu with one entry for the means, one for all seeds and one for each seed."""
+def _add_seed_menu(
+    figure: "Figure", seeds: Sequence[int], owners: Sequence[int | None], step: int
+) -> None:
+    """Add a menu with one entry for the means, one for all seeds and one for each seed."""
 
-    def button(label: str, shown: Sequence[bool], legend: Sequence[bool], opacity: float) -> dict:
-        update = {"visible": list(shown), "showlegend": list(legend), "opacity": opacity}
+    def update(shown: Sequence[bool], legend: Sequence[bool], opacity: float = 1.0) -> list[Any]:
+        traces = {"visible": list(shown), "showlegend": list(legend), "opacity": opacity}
         # With all seeds, a box with the values of every curve would cover the chart.
-        hover = {"hovermode": "x unified" if opacity == 1 else "closest"}
-        return {"label": label, "method": "update", "args": [update, hover]}
+        return [traces, {"hovermode": "x unified" if opacity == 1 else "closest"}]
 
     # Each mean follows its band, and only the mean is in the legend.
     means = [row is None for row in owners]
     mean_lines = [row is None and index % 2 == 1 for index, row in enumerate(owners)]
     single = [[row == chosen for row in owners] for chosen in range(len(seeds))]
     note = f" (every {_ordinal(step)} iteration)" if step > 1 else ""
-    return {
-        "type": "dropdown",
-        "x": 1,
-        "xanchor": "right",
-        "y": 1.02,
-        "yanchor": "bottom",
-        "buttons": [
-            button(f"mean of {len(seeds)} seeds", means, mean_lines, 1.0),
-            button(f"all seeds{note}", [not mean for mean in means], single[0], 0.3),
-            *(
-                button(f"seed {seed}{note}", shown, shown, 1.0)
-                for seed, shown in zip(seeds, single, strict=True)
-            ),
+    add_menu(
+        figure,
+        [f"mean of {len(seeds)} seeds", f"all seeds{note}", *(f"seed {s}{note}" for s in seeds)],
+        [
+            update(means, mean_lines),
+            update([not mean for mean in means], single[0], 0.3),
+            *(update(shown, shown) for shown in single),
         ],
-    }
+    )
 
 
 def _lay_out(figure: "Figure", title: str, loss_title: str) -> None:

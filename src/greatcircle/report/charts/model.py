@@ -42,7 +42,7 @@ def predicted(predictions: Mapping[str, Predictions], targets: Sequence[str]) ->
     """Draw predicted against measured values, one panel per target."""
     figure = empty_chart()
     for index in range(len(targets)):
-        measured = np.concatenate([part.measured[:, index] for part in predictions.values()])
+        measured = np.concatenate([subset.measured[:, index] for subset in predictions.values()])
         ends = [float(measured.min()), float(measured.max())]
         figure.add_scatter(
             x=ends,
@@ -55,8 +55,8 @@ def predicted(predictions: Mapping[str, Predictions], targets: Sequence[str]) ->
             hoverinfo="skip",
             **on_panel(index),
         )
-        for name, part in predictions.items():
-            _add_dots(figure, name, part.measured, part.predicted, index)
+        for name, subset in predictions.items():
+            _add_dots(figure, name, subset.measured, subset.predicted, index)
     lay_out_panels(figure, targets, ("measured", "predicted"))
     return figure
 
@@ -90,10 +90,10 @@ def residuals(predictions: Mapping[str, Predictions], targets: Sequence[str]) ->
     views: list[int] = []
     """View to which each trace belongs."""
     for index in range(len(targets)):
-        for name, part in predictions.items():
-            row_numbers = np.repeat(part.rows[:, None] + 1, len(targets), axis=1)
-            for view, x in enumerate((row_numbers, part.predicted)):
-                _add_dots(figure, name, x, part.residuals, index, shown=view == 0)
+        for name, subset in predictions.items():
+            row_numbers = np.repeat(subset.rows[:, None] + 1, len(targets), axis=1)
+            for view, x in enumerate((row_numbers, subset.predicted)):
+                _add_dots(figure, name, x, subset.residuals, index, shown=view == 0)
                 views.append(view)
     lay_out_panels(figure, targets, ("row", "measured − predicted"))
     updates = []
