@@ -207,6 +207,7 @@ def _jacobian_norms(f: _Function, y: np.ndarray) -> np.ndarray:
     norms = []
     for chunk in np.split(y, range(size, len(y), size)):
         at = f.linearise(chunk, kinks=True)
+        # The Jacobian of a single layer is the same for all rows.
         J = np.broadcast_to(product(at, units), (count, len(chunk), max(inputs, outputs)))
         J = J.transpose(1, 0, 2)
         largest = np.linalg.eigvalsh(J @ J.transpose(0, 2, 1))[:, -1]
@@ -264,6 +265,7 @@ def _scaled_rows(X: ArrayLike, network: ScaledNetwork) -> np.ndarray:
 
 
 def _in_units_of_X(y: np.ndarray, network: ScaledNetwork) -> np.ndarray:
+    """Return the row of X that the network sees as y."""
     if network.normalises_inputs:
         y = y / np.linalg.norm(y)
     scale = network.scale

@@ -62,6 +62,7 @@ def _with_smallest_slack(
 
 
 def _with_slack(certificate: Certificate, slack: float) -> Certificate:
+    """Return the certificate with a slack δ, as described above."""
     growth = 1 + slack
     if any(np.any(s[:, 0] * s[:, 1] > 0) for s in certificate.slopes):
         return replace(certificate, value=certificate.value * growth)

@@ -47,8 +47,8 @@ class Contraction:
         _positive("tolerance", tolerance)
         if not self.holds:
             raise ValueError(
-                f"the iteration need not converge: its rate is {self.rate:.4g}, and it must be below "
-                "1; train with a smaller lipschitz, or use a smaller gain"
+                f"the iteration need not converge: its rate is {self.rate:.4g}; expected a rate "
+                "below 1: train with a smaller lipschitz, or use a smaller gain"
             )
         needed = tolerance * (1 - self.rate) / first_change
         return 0 if needed >= 1 or self.rate == 0 else math.ceil(math.log(needed, self.rate))

@@ -90,6 +90,7 @@ def _box(
 
 
 def _candidates(network: ScaledNetwork, slopes: Sequence[np.ndarray]) -> Iterator[Candidate]:
+    """Compute multipliers for the slopes in the box, and for wider ones."""
     yield Candidate(*optimal_multipliers(network.matrices, slopes), slopes)
     # Units that are linear in the box need large multipliers; with wider slopes they do not.
     if any(np.any(s[:, 0] > 0) for s in slopes):

@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 
 from greatcircle.certificate.box import UNIT_ROUNDOFF
 
-__all__ = ["MIN_SQUARE", "Program", "feasible_start", "symmetric_part"]
+__all__ = ["Program", "feasible_start", "symmetric_part"]
 
 MIN_SQUARE = 1e-30
 """Smallest L² of normalised layers: solvers divide by it."""
