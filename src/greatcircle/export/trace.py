@@ -6,7 +6,7 @@ symbolic namespace, `function` and `derivative` record their operations.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
