@@ -42,7 +42,6 @@ NOT_PROVOKED = {
     "greatcircle.datasets.download:fetch": "tests/datasets/test_downloads.py",
     "greatcircle.datasets.download:_download_checked": "tests/datasets/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_neural_lander.py",
-    "greatcircle.export.extra:needed": "needs a machine without onnx; tests/export/test_export.py",
     "greatcircle.optimise.loop:_check_others": "tests/objective/test_scale.py",
     "greatcircle.optimise.callbacks:_summary_writer": "tests/optimise/test_callbacks.py",
     "greatcircle._runtime.extras:require": "needs a machine without an extra; "
@@ -183,8 +182,15 @@ def scene(folder: Path) -> dict[str, Any]:
     names["paper"] = greatcircle.Scaling.fit("paper", X, y[:, None])
     names["tiny"] = replace(model.scaling_, divisor=1e-25, factor=1e-25)
     names |= {"interrupt": interrupt, "Own": Own, "changed": changed}
-    names["certified_as"] = certified_as
+    names |= {"certified_as": certified_as, "activated": activated}
     tanh = greatcircle.network.activations.declare(jnp.tanh, (0, 1))
+    names["small"] = replace(model.scaling_, divisor=1e-60)
+    names["steep"] = greatcircle.network.activations.declare(
+        lambda z, xp: 0.3 * (xp.tanh(z) + z * (7 / 3)),
+        (0, 1),
+        name="steep",
+        derivative=lambda z, a, xp: 0.3 * ((1 - xp.tanh(z) ** 2) + 7 / 3),
+    )
     names["tanh"] = greatcircle.Network((3, 3, 1), tanh, bias=True)
     write_tables(folder, X, y)
     (folder / "folder.safetensors").mkdir()
@@ -197,6 +203,11 @@ def scene(folder: Path) -> dict[str, Any]:
     stream.draw(9)
     names["place"] = stream.position
     return names
+
+
+def activated(model: Any, function: Any) -> Any:
+    """Return a model whose activation has another function."""
+    return replace(model.model_, activation=replace(model.model_.activation, function=function))
 
 
 class Mine:

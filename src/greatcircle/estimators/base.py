@@ -433,6 +433,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         """
         from greatcircle.export import export  # only here: exporters take time to import
 
+        check_is_fitted(self)
         return export(self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units)
 
     def __sklearn_is_fitted__(self) -> bool:

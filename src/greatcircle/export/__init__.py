@@ -15,8 +15,8 @@ The scaling is part of the file, and its Lipschitz bound is proved for the round
 `docs/export.md` shows each format and how to add one.
 """
 
-from greatcircle.export.write import export
 from greatcircle.export.formats import FORMATS
 from greatcircle.export.rounded import RoundedModel, round_model
+from greatcircle.export.write import export
 
 __all__ = ["FORMATS", "RoundedModel", "export", "round_model"]

@@ -17,8 +17,8 @@ import numpy as np
 
 from greatcircle.export.formula import FUNCTIONS, Language
 from greatcircle.export.parameters import Parameters, Rounding
-from greatcircle.export.rounded import RoundedModel
 from greatcircle.export.render import render
+from greatcircle.export.rounded import RoundedModel
 from greatcircle.export.text import literal
 
 __all__ = ["SUFFIX", "files", "is_used"]

@@ -40,7 +40,7 @@ def checked_name(name: Any, stem: str, to: str) -> str:
     if not isinstance(name, str) or not _is_valid(name, to):
         raise ValueError(
             f"name is {name!r}; expected at most {LENGTH} letters, digits and single underscores, "
-            "beginning with a letter, which is not a keyword of C, C++ or Python or a name that "
+            "beginning with a letter, and neither a keyword of C, C++ or Python nor a name that "
             f"the format {to!r} uses itself: try 'model'"
         )
     return name

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from greatcircle.export.formula import FUNCTIONS, Language
-from greatcircle.export.rounded import RoundedModel
 from greatcircle.export.render import render
+from greatcircle.export.rounded import RoundedModel
 from greatcircle.export.text import literal, nested
 
 __all__ = ["SUFFIX", "files", "is_used"]

@@ -6,7 +6,7 @@ symbolic namespace, `function` and `derivative` record their operations.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
@@ -128,7 +128,7 @@ class _Namespace:
 
         def function(*arguments: Any) -> _Symbol:
             if len(arguments) != FUNCTIONS[name]:
-                raise TypeError(f"xp.{name} takes {FUNCTIONS[name]} positional arguments")
+                raise TypeError(f"xp.{name} is called with {len(arguments)} arguments by position")
             return self._trace.apply(name, *arguments)
 
         return function
