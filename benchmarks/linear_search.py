@@ -25,7 +25,7 @@ from jax import Array
 from greatcircle import steps
 from greatcircle.data import files
 from greatcircle.datasets import Table
-from greatcircle.experiments.run import train
+from greatcircle.experiments.run import PAPER_HIDDEN, job_of, train
 from greatcircle.optimise.arc import ArcStart
 from greatcircle.optimise.steps import GoldenSection, Proposal
 from greatcircle.optimise.steps.majorants import MajorantTerms, majorant_terms
@@ -98,7 +98,7 @@ def main() -> None:
     for name in options.searches:
         step = SEARCHES[name]
         runs = [
-            train(table, step=step, iterations=options.iterations, seed=seed)
+            train(table, replace(job_of("mm", PAPER_HIDDEN, options.iterations, seed), step=step))
             for seed in range(options.seeds)
         ]
         results[name] = {

@@ -30,7 +30,7 @@ import polars as pl
 from cli import test_signals
 from exported import handmade
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, cli, load
-from greatcircle._runtime.container import opened, sealed
+from greatcircle._runtime.container import pack, unpack
 from greatcircle.model import as_model
 from greatcircle.network.activations import declare
 from small import ACTIVATION_NAMES, attack_bounds, random_network, rounding
@@ -235,11 +235,11 @@ def files(rng: np.random.Generator, folder: Path) -> int:
             load(path)
             raise AssertionError("a damaged file was loaded")
     for _ in range(10):  # altered arrays in a file with a valid checksum
-        tensors, texts = opened(data)
+        tensors, texts = unpack(data)
         name = str(rng.choice(list(tensors)))
         if tensors[name].dtype.kind == "f" and tensors[name].size:
             tensors[name] = _altered_array(tensors[name], rng)
-        path.write_bytes(sealed(tensors, texts))
+        path.write_bytes(pack(tensors, texts))
         try:
             model = load(path)
         except ValueError:
@@ -343,7 +343,7 @@ def _run(arguments: list[str]) -> None:
             code = cli.main(arguments)
         except SystemExit as usage_error:
             code = usage_error.code
-    assert code in (0, cli.WRONG_USE), (arguments, text.getvalue())
+    assert code in (0, cli.USAGE_ERROR), (arguments, text.getvalue())
     assert "Traceback" not in text.getvalue(), text.getvalue()
 
 

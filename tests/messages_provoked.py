@@ -179,12 +179,12 @@ model.save(5)
 storage.save("model.safetensors", model)
 storage.save(LipschitzRegressor(), "model.safetensors")
 storage.save(make_pipeline(StandardScaler(), model), "model.safetensors")
-storage.save(Own(**short).fit(X, y), "model.safetensors")
+Own(**short).fit(X, y).save("model.safetensors")
 changed(model, loss=Cube()).save("model.safetensors")
 changed(model, method=("auto", object())).save("model.safetensors")
 changed(model, verbose=object()).save("model.safetensors")
-changed(model, network_=tanh).save("model.safetensors")
-changed(classifier, classes_=np.array([1j, 2j])).save("model.safetensors")
+storage.save(replace(model.model_, activation=tanh.activation), "model.safetensors")
+storage.save(replace(classifier.model_, classes=np.array([1j, 2j])), "model.safetensors")
 """,
     "Files of models that were tampered with": """
 load("tampered/estimator.safetensors")
@@ -198,7 +198,9 @@ load("tampered/odd-number.safetensors")
 load("tampered/odd-type.safetensors")
 load("tampered/constant.safetensors")
 load("tampered/activation.safetensors")
+load("tampered/no-network.safetensors")
 load("tampered/sizes.safetensors")
+load("tampered/one-size.safetensors")
 load("tampered/no-weights.safetensors")
 load("tampered/shape.safetensors")
 load("tampered/infinite.safetensors")
@@ -209,12 +211,15 @@ load("tampered/shift.safetensors")
 load("tampered/n_features.safetensors")
 load("tampered/names.safetensors")
 load("tampered/target_names.safetensors")
+load("tampered/two-target-names.safetensors")
+load("tampered/budget.safetensors")
 load("tampered/n_iter.safetensors")
 load("tampered/loss.safetensors")
 load("tampered/single.safetensors")
 load("tampered/units.safetensors")
 load("tampered/classes.safetensors")
 load("tampered/labels.safetensors")
+load("tampered/fractions.safetensors")
 load("tampered/width.safetensors")
 load("tampered/no-labels.safetensors")
 load("tampered/more.safetensors")
@@ -352,13 +357,23 @@ model.export("model.casadi", name="sin")
 model.export("a\\0b.c")
 model.export("ü.c")
 model.export("torch.py", to="torch")
-changed(model, feature_names_in_=np.array(["a\\0b", "b", "c"], object)).export("model.c")
+greatcircle.export.export(replace(model.model_, feature_names=("a\\0b", "b", "c")), "model.c")
 model.export("model.c", units=["m"])
 model.export("model.c", units={"z": "m"})
 model.export("model.casadi", dtype="float32")
-changed(model, network_=tanh).export("model.c")
-changed(model, scaling_=replace(model.scaling_, divisor=1e-60)).export("model.c", dtype="float32")
-changed(model, scaling_=tiny).export("model.c", dtype="float32")
+greatcircle.export.export(replace(model.model_, activation=tanh.activation), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: xp.log(z)), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: xp.tanh(z, z)), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: z**0.5), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: z * np.inf), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: z if z > 0 else 0), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: xp.where(z == 0, z, 0)), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: xp.where(z != 0, z, 0)), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: z < 0), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: (z < 0) * z), "model.c")
+greatcircle.export.export(replace(model.model_, activation=steep), "model.c", dtype="float32")
+greatcircle.export.export(replace(model.model_, scaling=small), "model.c", dtype="float32")
+greatcircle.export.export(replace(model.model_, scaling=tiny), "model.c", dtype="float32")
 certified_as(model, 0.01).export("model.c")
 LipschitzRegressor().export("model.c")
 greatcircle.export.export(make_pipeline(StandardScaler(), model), "model.c")
@@ -374,9 +389,16 @@ files.read("latin.csv", targets="fz")
 files.read("utf16.csv", targets="fz")
 files.read("flight.csv", targets=["fz", "fx"])
 files.read("flight.csv", targets="fz", inputs=["z", "fz"])
+files.read("flight.csv", targets="weather")
+files.read("flight.csv", targets=["weather", "one"], classify=True)
+files.read_inputs("flight.csv", None, 3)
+files.read_inputs("flight.csv", ["z", "V"], 2)
 Table({"z": y}, ("z",), ())
 Table({"z": y}, ("z",), ("fz",))
 Table({"z": y, "fz": y[:5]}, ("z",), ("fz",))
+Table({"z": y, "class": labels}, ("z",), ("class",)).y
+Table({"z": y, "v": y, "fz": y}, ("z",), ("v", "fz")).labels
+Batches([(hole, y)]).draw(9)
 split(10, kind="blocks")
 split(10, fraction=2)
 split(1)
@@ -400,9 +422,7 @@ $ greatcircle --seed 1
 $ greatcircle demo --seed x
 $ greatcircle demo --seed -1
 $ greatcircle demo --out notes.txt
-$ greatcircle demo flying
-$ greatcircle demo --landings 5
-$ greatcircle demo landing --landings 1
+$ greatcircle demo --seed -1
 """,
     "greatcircle fit": """
 $ greatcircle fit
@@ -465,14 +485,14 @@ $ greatcircle predict runs/late/model.safetensors words.csv
 $ greatcircle certify
 $ greatcircle certify missing.safetensors
 $ greatcircle certify flight.csv
-$ greatcircle certify model.safetensors --blocks 0,1
-$ greatcircle certify model.safetensors --blocks u=7
-$ greatcircle certify model.safetensors --blocks u=²
-$ greatcircle certify model.safetensors --blocks u=0 u=1
-$ greatcircle certify model.safetensors --blocks u=u1
-$ greatcircle certify model.safetensors --blocks u=0,1 --gain u=much
+$ greatcircle certify model.safetensors --groups 0,1
+$ greatcircle certify model.safetensors --groups u=7
+$ greatcircle certify model.safetensors --groups u=²
+$ greatcircle certify model.safetensors --groups u=0 u=1
+$ greatcircle certify model.safetensors --groups u=u1
+$ greatcircle certify model.safetensors --groups u=0,1 --gain u=much
 $ greatcircle certify model.safetensors --gain u=0.1
-$ greatcircle certify model.safetensors --at-least 2
+$ greatcircle certify model.safetensors --min-input-norm 2
 """,
     "Control": """
 control.contraction(gain=0.0, bound=2.0)

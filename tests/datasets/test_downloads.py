@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_files import on_the_grid, record
+from test_neural_lander import on_the_grid, record
 
 from greatcircle.datasets import DownloadError, download, neural_lander
 
@@ -116,7 +116,7 @@ def test_a_good_file_is_downloaded_once(server: Server, cache: Path) -> None:
 
 FAILURES = {
     "tampered.csv": r"sent \d+ bytes with the git blob id",
-    "short.csv": "cut short, altered on the way, or replaced",
+    "short.csv": "cut short, altered, or replaced",
     "empty.csv": "sent 0 bytes",
     "truncated.csv": "could not be downloaded",
     "missing.csv": "could not be downloaded .*404",

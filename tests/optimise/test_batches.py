@@ -17,7 +17,7 @@ from greatcircle import (
     steps,
     stopping,
 )
-from greatcircle.data.streams import Arrays, Batches
+from greatcircle.data.sources import Arrays, Batches
 from greatcircle.datasets import ground_effect
 from greatcircle.objective import chunks
 from greatcircle.optimise.checkpoint import NAME

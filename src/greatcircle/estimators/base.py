@@ -16,10 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from greatcircle.certificate.proof import Certificate
-from greatcircle.data.checks import about_text, names_of
-from greatcircle.data.rows import checked_share
+from greatcircle.data.checks import names_of, normalised_weights, text_message
+from greatcircle.data.rows import Rows
 from greatcircle.data.scaling import Scaling
-from greatcircle.data.streams import Rows, Source, source
+from greatcircle.data.sources import Source, source_of
 from greatcircle.estimators import summary
 from greatcircle.export import export
 from greatcircle.model import Model, Training
@@ -148,7 +148,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         seed = check_random_state(self.random_state).randint(2**31)
         if checkpoint is not None and checkpoint.saved is not None:
             seed = checkpoint.saved.seed
-        stream = source(X, y, sample_weight, seed)
+        stream = source_of(X, y, sample_weight, seed)
         if stream is None:
             rows = self._rows(X, y, sample_weight, reset=not continues)
         else:
@@ -159,7 +159,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
                 self._fingerprint_parameters(more),
                 X=rows.inputs,
                 y=rows.targets,
-                sample_weight=rows.weight,
+                sample_weight=rows.sample_weight,
             )
             checkpoint = replace(checkpoint, seed=seed, fingerprint=of)
         fraction = settings.validation_fraction
@@ -264,7 +264,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         targets = self._encoded(checked[1], reset, classes)
         weight = None
         if sample_weight is not None:
-            checked_share(sample_weight, len(inputs))
+            normalised_weights(sample_weight, len(inputs))
             weight = np.asarray(sample_weight, np.float64)
         return Rows(inputs, targets, weight)
 
@@ -278,7 +278,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         except ValueError as error:
             if "could not convert string" not in str(error):
                 raise
-            raise ValueError(about_text(X)) from error
+            raise ValueError(text_message(X)) from error
 
     def _sample(self, stream: Source, *, reset: bool) -> Rows:
         """Return the first rows of a stream, or all of a short one."""

@@ -9,7 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted
 
 from greatcircle.data.checks import names_of
-from greatcircle.data.streams import Rows
+from greatcircle.data.rows import Rows
 from greatcircle.estimators.base import LipschitzEstimator
 from greatcircle.model import Model
 from greatcircle.objective import losses

@@ -1,4 +1,4 @@
-"""Save and load estimators: a model file with the parameters of the estimator beside the model."""
+"""Save and load estimators: the file of a model, with the parameters of the estimator."""
 
 import json
 from os import PathLike
@@ -8,12 +8,14 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from greatcircle import storage
 from greatcircle._runtime.versions import __version__
 from greatcircle.estimators.classifier import LipschitzClassifier
 from greatcircle.estimators.parameters import decode, encode
 from greatcircle.estimators.regressor import LipschitzRegressor
 from greatcircle.network.activations import ACTIVATIONS
+from greatcircle.storage import encoded as encoded_model
+from greatcircle.storage import json_section, load_with_texts
+from greatcircle.storage import save as save_model
 
 __all__ = ["encoded", "load", "save"]
 
@@ -22,6 +24,9 @@ Estimator = LipschitzRegressor | LipschitzClassifier
 ESTIMATORS: dict[str, type[Estimator]] = {
     kind.__name__: kind for kind in (LipschitzRegressor, LipschitzClassifier)
 }
+
+FORMER_PARAMETERS = {"checkpoint_seconds": "checkpoint_interval"}
+"""Parameters that version 0.1 wrote under another name."""
 
 _KEEP_CODE = "keep such a model with pickle or cloudpickle"
 
@@ -53,19 +58,18 @@ def save(estimator: BaseEstimator, path: str | PathLike[str]) -> None:
     ValueError
         If a parameter holds a user's own code (activation, loss, direction, step).
     """
-    storage.save(estimator, path, _texts(estimator))
+    save_model(estimator, path, _texts(estimator))
 
 
 def encoded(estimator: BaseEstimator, *, certified: bool = True) -> bytes:
     """Return the bytes of the file of a fitted estimator, with its certificate or without."""
-    return storage.encoded(estimator, _texts(estimator), certified=certified)
+    return encoded_model(estimator, _texts(estimator), certified=certified)
 
 
 def load(path: str | PathLike[str]) -> Estimator:
-    """Read the estimator that `save` wrote.
+    """Read an estimator, and verify its certificate for the weights and the scaling in the file.
 
-    It predicts bit for bit like the saved one. Its certificate has been verified for the weights
-    and the scaling in the file.
+    It predicts bit for bit like the saved one.
 
     Parameters
     ----------
@@ -79,7 +83,7 @@ def load(path: str | PathLike[str]) -> Estimator:
     ValueError
         If the file is damaged, altered, of a newer format, or not a greatcircle model.
     """
-    model, texts = storage.load_with_texts(path)
+    model, texts = load_with_texts(path)
     try:
         kind = ESTIMATORS.get(texts.get("estimator", ""))
         if kind is None:
@@ -106,12 +110,12 @@ def _texts(estimator: Any) -> dict[str, str]:
 
 
 def _parameters(estimator: Any) -> dict[str, Any]:
-    """Return the parameters as JSON values, without what belongs to one process."""
+    """Return the parameters as JSON values, with defaults for those tied to one process."""
     given = estimator.get_params(deep=False)
     given["callbacks"] = [] if isinstance(estimator.callbacks, list) else ()
     if not isinstance(estimator.random_state, int | np.integer):
         given["random_state"] = None
-    given |= {"checkpoint": None, "resume": False}  # a folder of this machine
+    given |= {"checkpoint": None, "resume": False}  # they name a folder of this machine
     encoded = {}
     for name, value in given.items():
         try:
@@ -126,12 +130,15 @@ def _parameters(estimator: Any) -> dict[str, Any]:
 
 
 def _checked_parameters(kind: type[Estimator], texts: dict[str, str]) -> dict[str, Any]:
-    """Return the parameters; those that an older library did not have keep their defaults."""
-    given = storage.json_section(texts, "parameters")
-    unknown = sorted(set(given) - set(kind().get_params(deep=False)))
+    """Return the parameters in the file; the estimator has defaults for the others."""
+    given, known = json_section(texts, "parameters"), kind().get_params(deep=False)
+    for former, name in FORMER_PARAMETERS.items():
+        if former in given and former not in known:
+            given[name] = given.pop(former)
+    unknown = sorted(set(given) - set(known))
     if unknown:
         raise ValueError(
             f"it has parameters that {kind.__name__} of greatcircle {__version__} does "
-            f"not know: {', '.join(unknown[:5])}; use a newer one"
+            f"not know: {', '.join(unknown[:5])}; use a newer version"
         )
     return {name: decode(value) for name, value in given.items()}

@@ -1,8 +1,8 @@
-"""Parameters of an estimator as JSON values, and back, with their exact types.
+"""Encode parameters of an estimator as JSON values, and decode them with their exact types.
 
-Plain JSON values stand for themselves. Everything else is an object with one of these keys:
+Plain JSON values are kept. Any other value is a JSON object with one of these keys:
 
-| key | for | beside it |
+| key | value | second key |
 |---|---|---|
 | "float" | nan, inf, -inf | |
 | "tuple" | a tuple | |
@@ -23,6 +23,8 @@ from greatcircle.network.activations import ACTIVATIONS, Activation
 from greatcircle.objective import losses
 from greatcircle.optimise import directions, steps
 from greatcircle.storage.floats import decode_float, encode_float
+
+__all__ = ["NUMBERS", "OBJECTS", "decode", "encode"]
 
 OBJECTS: dict[str, type] = {
     kind.__name__: kind
@@ -51,7 +53,7 @@ NUMBERS = (
 
 
 def encode(value: Any) -> Any:
-    """As what `json.dumps` takes; TypeError where the value has no such form."""
+    """Return a value that `json.dumps` takes; raise TypeError for a value of another kind."""
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
@@ -71,11 +73,11 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any) -> Any:
-    """The way back; ValueError where the value is none that `encode` makes."""
+    """Return the value that `encode` encoded; raise ValueError for anything else."""
     try:
         return _decode(value)
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{reprlib.repr(value)} stands for no value ({error})") from error
+        raise ValueError(f"{reprlib.repr(value)} encodes no value ({error})") from error
 
 
 def _encode_numpy(value: Any) -> Any:
@@ -109,7 +111,7 @@ def _decode(value: Any) -> Any:
         case {"activation": name}:
             return ACTIVATIONS[name]
         case {"object": name, "fields": dict(given)}:
-            # A frozen dataclass of ours, which checks its fields itself.
+            # A frozen dataclass of this library, which checks its own fields.
             return OBJECTS[name](**{k: _decode(v) for k, v in given.items()})
         case {"dtype": name}:
             return _dtype(name)
@@ -126,7 +128,7 @@ def _decode(value: Any) -> Any:
 
 def _number(value: Any) -> Any:
     if not isinstance(value, bool | int | float):
-        raise TypeError(f"{type(value).__name__} is no number")
+        raise TypeError(f"{type(value).__name__} is not a number")
     return value
 
 

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from greatcircle.data.checks import OF_TEXT
+from greatcircle.data.checks import TEXT_TARGETS
 from greatcircle.estimators.base import LipschitzEstimator
 from greatcircle.model import Model
 from greatcircle.objective import losses
@@ -116,7 +116,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         try:
             targets = np.asarray(y, np.float64)
         except ValueError:
-            raise ValueError(OF_TEXT) from None
+            raise ValueError(TEXT_TARGETS) from None
         if reset:
             self._single_output = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from greatcircle._runtime.dtypes import checked_dtype
 from greatcircle._runtime.precision import precision
-from greatcircle.data.rows import checked_rows, checked_share, pieces
+from greatcircle.data import rows as data_rows
+from greatcircle.data.checks import checked_data, normalised_weights
 from greatcircle.geometry import sphere
 from greatcircle.network.network import Adjoints, Network, Trace, Velocities, Weights
 from greatcircle.objective import chunks, losses
@@ -99,19 +100,14 @@ class Problem(eqx.Module):
                 f"network is a {type(network).__name__}; expected a Network, as in "
                 "Problem(Network((inputs, hidden, outputs)), inputs, targets)"
             )
-        x = checked_rows(inputs, "inputs", network.sizes[0])
-        y = checked_rows(targets, "targets", network.sizes[-1])
-        if len(x) != len(y):
-            raise ValueError(
-                f"inputs has {len(x)} rows and targets {len(y)}; expected the same number: one row "
-                "of targets for each row of inputs"
-            )
+        sizes = (network.sizes[0], network.sizes[-1])
+        x, y, weight = checked_data(inputs, targets, sample_weight, sizes)
         # Large JAX arrays stay on their device; everything else is copied once.
         x, y = (
             given if isinstance(given, Array) else checked
             for given, checked in ((inputs, x), (targets, y))
         )
-        self._set(network, losses.get(loss), x, y, checked_share(sample_weight, len(x)), dtype)
+        self._set(network, losses.get(loss), x, y, weight, dtype)
 
     @classmethod
     def from_checked(
@@ -125,7 +121,7 @@ class Problem(eqx.Module):
     ) -> "Problem":
         """Return the problem of rows that were validated before."""
         problem = object.__new__(cls)
-        weight = checked_share(sample_weight, len(inputs))
+        weight = normalised_weights(sample_weight, len(inputs))
         problem._set(network, criterion, inputs, targets, weight, dtype)
         return problem
 
@@ -142,7 +138,7 @@ class Problem(eqx.Module):
         dtype = checked_dtype(dtype)
         loss_of_zero = mean_square = 0.0
         with precision(np.float64):
-            for part in pieces(len(inputs)):
+            for part in data_rows.chunks(len(inputs)):
                 x, y = (np.asarray(values[part], np.float64) for values in (inputs, targets))
                 criterion.check(y)
                 row_losses = np.asarray(_row_losses(criterion, np.zeros_like(y), y))

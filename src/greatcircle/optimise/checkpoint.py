@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from greatcircle._runtime.container import SUFFIX, opened, sealed, write
+from greatcircle._runtime.atomic import atomic_write
+from greatcircle._runtime.container import SUFFIX, pack, unpack
 from greatcircle.geometry.sphere import Tree
 from greatcircle.optimise.record import Record
 
@@ -156,7 +157,7 @@ class Checkpoint:
             "seed": str(self.seed),
             "of": json.dumps(dict(self.fingerprint or {})),
         }
-        write(self.path, sealed(tensors, texts))
+        atomic_write(self.path, pack(tensors, texts))
         self._clock.written = time.monotonic()
 
 
@@ -180,7 +181,7 @@ def fingerprint(parameters: Mapping[str, Any], **arrays: np.ndarray | None) -> d
 
 def _read(path: Path) -> Saved:
     try:
-        tensors, texts = opened(path.read_bytes())
+        tensors, texts = unpack(path.read_bytes())
         if texts.get("kind") != "checkpoint":
             raise ValueError("it is a model, not a checkpoint; greatcircle.load reads it")
         of = json.loads(texts["of"])

@@ -2,10 +2,11 @@
 
 | module | contents |
 |---|---|
-| `contents` | a model as named arrays and named texts, and back |
+| `describe` | a model as named arrays and texts |
+| `rebuild` | a model from them, checked |
 | `floats` | numbers as JSON values, which may be infinite or NaN |
 
-`_runtime/container.py` writes arrays and texts as a safetensors file with a checksum. Loading runs
+`_runtime/container.py` packs arrays and texts into a safetensors file with a checksum. Loading runs
 no code from a file: names in it are looked up in short lists, never imported. `docs/storage.md`
 describes the format.
 """
@@ -15,9 +16,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from greatcircle._runtime.container import SUFFIX, opened, place, sealed, write
+from greatcircle._runtime.atomic import atomic_write, writable_path
+from greatcircle._runtime.container import SUFFIX, pack, unpack
 from greatcircle.model import Model, as_model
-from greatcircle.storage.contents import describe, json_section, rebuild
+from greatcircle.storage.describe import describe
+from greatcircle.storage.rebuild import json_section, rebuild
 
 __all__ = ["encoded", "json_section", "load", "load_with_texts", "save"]
 
@@ -41,12 +44,10 @@ def save(model: Any, path: str | PathLike[str], texts: Mapping[str, str] | None 
         If the activation is a user's own code, which a file cannot hold.
     """
     path = _checked(_path(path))
-    write(path, encoded(model, texts))
+    atomic_write(path, encoded(model, texts))
 
 
-def encoded(
-    model: Any, texts: Mapping[str, str] | None = None, *, certified: bool = True
-) -> bytes:
+def encoded(model: Any, texts: Mapping[str, str] | None = None, *, certified: bool = True) -> bytes:
     """Return the bytes of the file of a model.
 
     Parameters
@@ -58,9 +59,9 @@ def encoded(
         refuses such a file; any reader of safetensors finds weights, scaling and history in it.
     """
     arrays, own = describe(as_model(model), certified=certified)
-    data = sealed(arrays, own | dict(texts or {}))
+    data = pack(arrays, own | dict(texts or {}))
     if certified:  # a file that `load` would refuse must not replace anything
-        rebuild(*opened(data))
+        rebuild(*unpack(data))
     return data
 
 
@@ -95,7 +96,7 @@ def load_with_texts(path: str | PathLike[str]) -> tuple[Model, dict[str, str]]:
             f"name and the folder, relative to {Path.cwd()}"
         ) from None
     try:
-        arrays, texts = opened(data)
+        arrays, texts = unpack(data)
         return rebuild(arrays, texts), texts
     except ValueError as error:
         raise ValueError(f"{path} cannot be loaded: {error}") from error
@@ -111,10 +112,10 @@ def _path(path: Any) -> Path:
 
 
 def _checked(path: Path) -> Path:
-    """A place for a model."""
+    """Return the path to write to, after checking its name and folder."""
     if path.suffix != SUFFIX:
         raise ValueError(
             f"path is {str(path)!r}; expected a name that ends in {SUFFIX}: "
             f"try {(str(path) if path.name else 'model') + SUFFIX!r}"
         )
-    return place(path)
+    return writable_path(path)

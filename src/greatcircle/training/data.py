@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle.data.checks import split_off
-from greatcircle.data.rows import PIECE, pieces
+from greatcircle.data.split import hold_out
+from greatcircle.data.rows import CHUNK, Rows, chunks
 from greatcircle.data.scaling import Scaling
-from greatcircle.data.streams import Arrays, Rows, Source
+from greatcircle.data.sources import Arrays, Source
 from greatcircle.network.network import Network
 from greatcircle.objective.chunks import at_once
 from greatcircle.objective.losses import Loss
@@ -96,7 +96,7 @@ class FitData:
         if validation_fraction is None:
             return cls(rows, names=names)
         random = np.random.RandomState(seed).randint(2**31)
-        training, validation = split_off(rows, validation_fraction, strata, random)
+        training, validation = hold_out(rows, validation_fraction, strata, random)
         return cls(training, validation, names=names)
 
     @classmethod
@@ -128,18 +128,18 @@ class Problems:
         self, rows: Rows, encode: Encode = _unchanged, order: np.ndarray | None = None
     ) -> Problem:
         """Return the problem of rows, or of some of them in another order, in its own unit."""
-        given = Rows(rows.inputs, encode(rows.targets), rows.weight)
-        if order is None and len(rows) <= PIECE:
+        given = Rows(rows.inputs, encode(rows.targets), rows.sample_weight)
+        if order is None and len(rows) <= CHUNK:
             inputs, targets = self._scaled(given)
-            weight = rows.weight
+            weight = rows.sample_weight
         else:  # many rows are not copied in double precision
             count = len(rows) if order is None else len(order)
             inputs = np.empty((count, given.inputs.shape[1]), self.dtype)
             targets = np.empty((count, given.targets.shape[1]), self.dtype)
-            for some in pieces(count):
+            for some in chunks(count):
                 which = some if order is None else order[some]
                 inputs[some], targets[some] = self._scaled(given.take(which))
-            weight = rows.weight if rows.weight is None or order is None else rows.weight[order]
+            weight = rows.sample_weight if rows.sample_weight is None or order is None else rows.sample_weight[order]
         return Problem.from_checked(self.network, self.loss, inputs, targets, weight, self.dtype)
 
     def _scaled(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -159,7 +159,7 @@ def row_schedule(
 
         first = min(settings.batch_size or FIRST_BATCH, LARGEST_BATCH)
         return whole, GrowingBatches(data.stream, of_stream, first, LARGEST_BATCH)
-    weight = np.ones(count) if rows.weight is None else rows.weight
+    weight = np.ones(count) if rows.sample_weight is None else rows.sample_weight
     random = np.random.RandomState(seed)
     if data.validation is not None:
         random.randint(2**31)  # the split has drawn one number

@@ -15,7 +15,7 @@ import numpy as np
 from greatcircle.bounded import budget
 from greatcircle.data.checks import check_range
 from greatcircle.data.scaling import Scaling
-from greatcircle.data.streams import Rows
+from greatcircle.data.rows import Rows
 from greatcircle.geometry.sphere import Tree
 from greatcircle.model import Model, Training
 from greatcircle.network.network import Network
@@ -153,7 +153,7 @@ def _initial(
         np.random.default_rng(seed),
         scaling=settings.scaling,
         activation=settings.activation,
-        sample_weight=rows.weight,
+        sample_weight=rows.sample_weight,
         dtype=dtype,
     )
     if not isinstance(loss, Squared):

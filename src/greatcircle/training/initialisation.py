@@ -23,7 +23,8 @@ from numpy.typing import DTypeLike
 
 from greatcircle._runtime.dtypes import checked_dtype
 from greatcircle._runtime.precision import optimisation_level, precision
-from greatcircle.data.rows import checked_share, row_norms, sampled
+from greatcircle.data.checks import normalised_weights
+from greatcircle.data.rows import row_norms, sample_rows
 from greatcircle.data.scaling import Scaling
 from greatcircle.network.activations import Activation
 from greatcircle.network.network import Network, Weights, checked_radii
@@ -144,8 +145,8 @@ def initialise(
         raise ValueError(f"target_gain is {target_gain!r}; expected a positive number, or None")
     dtype = checked_dtype(dtype)
     fitted = Scaling.fit(scaling, inputs, targets, centred=centred, sample_weight=sample_weight)
-    share = checked_share(sample_weight, len(inputs))
-    sample, sample_share = sampled(share)
+    share = normalised_weights(sample_weight, len(inputs))
+    sample, sample_share = sample_rows(share)
     scaled, near = fitted.inputs(inputs[sample]), targets[sample] - fitted.target_shift
     unit = network.initial_weights(seed, scheme=scheme, dtype=np.float64)
     radii = (

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from greatcircle.data.rows import checked_share, sampled
+from greatcircle.data.checks import normalised_weights
+from greatcircle.data.rows import sample_rows
 from greatcircle.data.scaling import Scaling
 from greatcircle.network.network import Network
 
@@ -41,7 +42,7 @@ def automatic_target_gain(
     if sample_weight is not None:
         most = float(np.max(sample_weight))
         rows = most * float(np.sum(sample_weight / most))  # infinity at worst, and no warning
-    sample, share = sampled(checked_share(sample_weight, len(inputs)))
+    sample, share = sample_rows(normalised_weights(sample_weight, len(inputs)))
     inputs, targets = inputs[sample], targets[sample]
     scaling = Scaling.fit("standard", inputs, targets, centred=True, sample_weight=share)
     x, y = scaling.inputs(inputs), scaling.targets(targets)
