@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401, its library would otherwise be loaded during the test
 from threadpoolctl import threadpool_info
 
 from greatcircle._runtime.extras import require
