@@ -27,7 +27,7 @@ CASES = [
     for a, first in zip(ACTIVATIONS, cycle(SCALINGS), strict=False)
     for s in SCALINGS
 ]
-"""Every activation with every scaling; by default each with one of them."""
+"""Every activation with every scaling; tests that are not slow take one scaling of each."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def handmade(sizes, activation="relu", scaling="standard", *, bias=True) -> Mode
 
 
 def inputs(model, dtype, rows=10_000) -> np.ndarray:
-    """One half ordinary rows, then extreme ones: to 1e6 in scaled units, zeros, denormals."""
+    """Return ordinary rows, then as many extreme ones: to 1e6 scaled units, zeros, subnormals."""
     rng = np.random.default_rng(1)
     n = model.sizes[0]
     unit = rng.standard_normal((rows, n)) / np.sqrt(n)
@@ -89,7 +89,7 @@ def inputs(model, dtype, rows=10_000) -> np.ndarray:
 
 
 def outputs(model, x) -> tuple[np.ndarray, np.ndarray]:
-    """Float64 NumPy on the stored weights; and how near to a kink each row comes, relatively."""
+    """Return outputs in float64 NumPy, and the relative distance of each row to a kink."""
     x = np.asarray(x, np.float64)
     scaling, matrices, biases = model.scaling, model.matrices, model.biases
     if scaling.name == "paper":
@@ -125,17 +125,17 @@ def _activated(name, z):
 
 
 def errors(found, expected, target_scale) -> np.ndarray:
-    """Of each row, relative to max(‖y‖, target scale)."""
+    """Return the error of each row, relative to max(‖y‖, target scale)."""
     size = np.maximum(np.linalg.norm(expected, axis=1), target_scale)
     return np.linalg.norm(found - expected, axis=1) / size
 
 
 def assert_near(case, found, x, limit) -> float:
-    """Within `limit`, relative to max(‖y‖, target scale); returns the largest error.
+    """Check errors relative to max(‖y‖, target scale), and return the largest.
 
-    The sine of a large number is known no better than the number: beyond ten scaled units what
-    rounding units of it do to the outputs, u · L · ‖x − shift‖, is allowed to float64, in which
-    NumPy's own evaluation is no closer (`test_the_sine_of_a_large_number`).
+    The sine of a large number is no more precise than the number: in float64, beyond ten scaled
+    units, the effect of one rounding of the inputs, u · L · ‖x − shift‖, is allowed. NumPy itself
+    is no more precise (`test_the_sine_of_a_large_number`).
     """
     model = case.model
     expected, _ = outputs(model, x)
@@ -148,7 +148,7 @@ def assert_near(case, found, x, limit) -> float:
 
 
 def sine_room(case, x, expected) -> np.ndarray:
-    """What one rounding unit of the inputs does to the outputs, relatively; zero near the data."""
+    """Return the relative effect of one rounding of the inputs; zero near the data."""
     model = case.model
     if model.scaling.name == "paper":
         return np.zeros(len(x))
@@ -162,7 +162,7 @@ LIMITS = {"float64": 1e-12, "float32": 1e-5}
 
 
 def assert_jacobian(case, found, x, limit) -> None:
-    """Away from kinks as automatic differentiation has it, relative to the largest entry."""
+    """Compare with the Jacobian of the model away from kinks, relative to the largest entry."""
     model = case.model
     activation, scaling = model.activation.name, model.scaling.name
     x, found = x[:300], found[:300]
@@ -178,13 +178,13 @@ def assert_jacobian(case, found, x, limit) -> None:
 
 @cache
 def _jacobian(activation, scaling, dtype) -> np.ndarray:
-    """Of the first inputs, by automatic differentiation."""
+    """Return the Jacobians of the model at the first inputs."""
     model = case(activation, scaling).model
     return model.jacobian(inputs(model, dtype)[:300].astype(np.float64))
 
 
 def broken(x: np.ndarray) -> np.ndarray:
-    """Rows with one number that is not finite."""
+    """Return rows with one number that is not finite."""
     x = np.repeat(x[:1], 3 * x.shape[1], axis=0)
     for i, bad in enumerate((np.nan, np.inf, -np.inf)):
         x[i::3][np.arange(x.shape[1]), np.arange(x.shape[1])] = bad
@@ -192,7 +192,7 @@ def broken(x: np.ndarray) -> np.ndarray:
 
 
 def program(name: str) -> str:
-    """Where it is, or a skip that says so."""
+    """Return the path of a program, or skip the test."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"{name} is not on this machine")
@@ -222,7 +222,7 @@ void {name}_run(const {name}_real *x, {name}_real *y, {name}_real *jac, long row
 
 
 def compiled(sources, compiler: str = "gcc", *flags: str, self_test=False) -> ctypes.CDLL:
-    """One library of exported sources, of which each function has the name of its file."""
+    """Compile exported sources into one library; functions have the names of their files."""
     folder = sources[0].parent
     driver = folder / "driver.c"
     driver.write_text("".join(DRIVER.format(name=s.stem, big=s.stem.upper()) for s in sources))
@@ -238,7 +238,7 @@ def compiled(sources, compiler: str = "gcc", *flags: str, self_test=False) -> ct
 
 
 def joined(sources) -> str:
-    """Several sources as one, which compiles faster; what is theirs alone is numbered."""
+    """Join sources into one, which compiles faster; names of one file get its number."""
     parts = []
     for i, source in enumerate(sources):
         text = source.read_text()
@@ -251,7 +251,7 @@ def joined(sources) -> str:
 
 
 class C:
-    """Exported C in a library, by default one that is made of it alone."""
+    """Exported C code in a library."""
 
     def __init__(self, source: Path, compiler: str = "gcc", *flags: str, library=None) -> None:
         self.library = library or compiled([source], compiler, *flags, self_test=True)
@@ -277,7 +277,7 @@ class C:
 
 
 def imported(path: Path):
-    """A Python file as a module."""
+    """Import a Python file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

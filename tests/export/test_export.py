@@ -1,4 +1,4 @@
-"""What all exporters share: the numbers, the bound that is proved for them, files and names."""
+"""What all exporters share: numbers, proved bound, files and names."""
 
 import json
 import sys
@@ -52,7 +52,7 @@ def test_a_bounded_activation_sees_sums_in_double_precision(activation):
 
 
 def test_the_sine_of_a_large_number():
-    """Why 1e-12 is not asked of it: NumPy's evaluation differs from itself in another order."""
+    """NumPy differs from itself by more than 1e-12 if it sums in another order."""
     of = case("sin")
     model = round_model(of.model, name="net").parameters.model
     x = inputs(of.model, "float64")
@@ -107,7 +107,7 @@ def test_the_message_has_the_round_model():
 
 
 @pytest.mark.parametrize(("to", "file"), ALL)
-def test_files_are_written_at_once(to, file, tmp_path):
+def test_files_are_written_atomically(to, file, tmp_path):
     model = case().model
     written = export(model, tmp_path / file, to=to)
     assert sorted(written) == sorted(tmp_path.iterdir())
@@ -122,7 +122,7 @@ def test_the_command_knows_the_formats():
     assert cli_export.SUFFIXES == FORMATS
 
 
-def test_the_ending_says_the_format(tmp_path):
+def test_the_ending_determines_the_format(tmp_path):
     model = case().model
     assert [p.suffix for p in export(model, tmp_path / "a.c")] == [".h", ".c"]
     assert [p.name for p in export(model, str(tmp_path / "a.onnx"))] == ["a.onnx"]
@@ -232,7 +232,7 @@ def test_the_command_says_what_is_wrong(arguments, words, tmp_path, capsys, monk
     assert words in capsys.readouterr().err
 
 
-def test_without_a_model_there_is_nothing_to_export(tmp_path):
+def test_only_models_can_be_exported(tmp_path):
     with pytest.raises(TypeError, match="give its last step"):
         export(object(), tmp_path / "a.c")
     with pytest.raises(TypeError, match="name of a file"):

@@ -1,4 +1,4 @@
-"""The exported C in the hands of real compilers."""
+"""Exported C code, compiled with gcc, clang and a cross compiler."""
 
 import os
 import re
@@ -34,7 +34,7 @@ DTYPES = ("float64", "float32")
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("activation", "scaling"), CASES)
-def test_gcc_gives_what_numpy_does(activation, scaling, dtype, tmp_path):
+def test_gcc_agrees_with_numpy(activation, scaling, dtype, tmp_path):
     of = case(activation, scaling)
     export(of.model, tmp_path / "net.c", dtype=dtype)
     c = C(tmp_path / "net.c")
@@ -50,7 +50,7 @@ def test_gcc_gives_what_numpy_does(activation, scaling, dtype, tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scaling", ["standard", "paper"])
-def test_clang_gives_the_same(scaling, dtype, tmp_path):
+def test_clang_agrees_with_numpy(scaling, dtype, tmp_path):
     of = case("elu", scaling)
     export(of.model, tmp_path / "net.c", dtype=dtype)
     c = C(tmp_path / "net.c", "clang")
@@ -162,7 +162,7 @@ def test_columns_that_do_not_vary_do_not_count(tmp_path):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_data_of_any_size_compile_or_are_refused(dtype, tmp_path):
-    """Where a number of the file or of its self-test does not fit, nothing is written."""
+    """Nothing is written if the precision cannot hold a number of the file or its self-test."""
     sizes, sources = (1e-37, 1e-23, 1.0, 1e23, 1e37), []
     for i, (activation, spread, unit) in enumerate(product(("relu", "tanh"), sizes, sizes)):
         for shift in (0.0, 10.0):  # of spreads
@@ -204,7 +204,7 @@ def test_the_header_is_cpp_and_y_may_be_x(tmp_path):
     assert digest == case().model.certificate.digest
 
 
-def test_names_that_are_no_c(tmp_path):
+def test_names_with_special_characters_in_c(tmp_path):
     names = ['a*/ "b"', "/* no", "δ [m/s²]", "??/", "tab\there", "\\", "%s", "new\nline"]
     names += ["x", "end\\", "'", "//"]
     targets = ("*/ int x;", "µ", "fz")
@@ -231,7 +231,7 @@ def test_fast_math_is_refused(tmp_path):
         C(tmp_path / "net.c", "gcc", "-ffast-math")
 
 
-def test_neither_heap_nor_anything_that_changes(tmp_path):
+def test_no_heap_and_no_mutable_data(tmp_path):
     export(case("tanh").model, tmp_path / "net.c")
     out = tmp_path / "net.o"
     run([program("gcc"), *WARNINGS, "-O2", "-fno-pie", "-c", tmp_path / "net.c", "-o", out])

@@ -1,4 +1,4 @@
-"""ONNX in onnxruntime, CasADi and its generated C, PyTorch and NumPy files on their own."""
+"""Exported files where they run: onnxruntime, CasADi and its generated C, PyTorch, NumPy."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ DTYPES = ("float64", "float32")
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("activation", "scaling"), CASES)
-def test_onnxruntime_gives_what_numpy_does(activation, scaling, dtype, tmp_path):
+def test_onnxruntime_agrees_with_numpy(activation, scaling, dtype, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     of = case(activation, scaling)
     export(of.model, tmp_path / "net.onnx", dtype=dtype, jacobian=True, units={"x0": "m"})
@@ -57,7 +57,7 @@ def test_onnxruntime_gives_what_numpy_does(activation, scaling, dtype, tmp_path)
 
 @pytest.mark.parametrize("activation", ACTIVATION_NAMES)
 def test_onnxruntime_is_exact_in_double_precision(activation):
-    """Shapes with layers of one unit: onnxruntime folds factors of one element, in float32."""
+    """Layers of one unit matter: onnxruntime folds factors of one element in float32."""
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     options = runtime.SessionOptions()
@@ -81,7 +81,7 @@ def test_onnxruntime_is_exact_in_double_precision(activation):
 
 
 def test_no_constant_factor_stands_beside_a_matrix_product():
-    """Whatever a runtime folds into it, the numbers of the file stay as they were certified."""
+    """Whatever a runtime folds, it computes with the numbers that were certified."""
     package = pytest.importorskip("onnx")
     for activation, sizes, bias in product(
         ACTIVATION_NAMES, [(1, 1), (1, 1, 1), (1, 1, 1, 1)], (True, False)
@@ -113,7 +113,7 @@ def test_onnx_without_the_jacobian(tmp_path):
 
 
 @pytest.mark.parametrize(("activation", "scaling"), CASES)
-def test_casadi_gives_what_numpy_does(activation, scaling, tmp_path):
+def test_casadi_agrees_with_numpy(activation, scaling, tmp_path):
     casadi = pytest.importorskip("casadi")
     of = case(activation, scaling)
     export(of.model, tmp_path / "net.casadi")
@@ -132,7 +132,7 @@ def test_casadi_gives_what_numpy_does(activation, scaling, tmp_path):
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_casadis_own_c(compiler, tmp_path, monkeypatch):
+def test_c_code_generated_by_casadi(compiler, tmp_path, monkeypatch):
     casadi = pytest.importorskip("casadi")
     of = case("elu")
     export(of.model, tmp_path / "net.casadi")

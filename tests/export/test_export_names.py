@@ -1,4 +1,4 @@
-"""Names from outside in exported source code: of files, functions, inputs, outputs and units."""
+"""Names in exported source code: files, functions, inputs, outputs and units."""
 
 import ast
 import builtins
@@ -77,11 +77,11 @@ HOSTILE = [
     *("*/", "/*", "//", "*/ int x; /*", "??/", "???/", "%s%n", "{0}", "{x}", "\\u0041", "\\x41"),
     *("δ", "µ [m/s²]", "😀", "\u2028", "\u202e", "", " ", "@STAMP@", "x" * 4000, '""" + 1/0 + """'),
 ]
-"""Names of columns and units that no format may stumble over."""
+"""Names of columns and units that would break a careless exporter."""
 
 
 def hostile():
-    """A model whose inputs, outputs and units are all called so."""
+    """Return a model with such names and units."""
     targets = ("*/ #error", '\\"""\\')
     model = handmade((len(HOSTILE), 2))
     model = replace(model, feature_names=tuple(HOSTILE), target_names=targets)
@@ -99,7 +99,7 @@ def test_columns_of_any_name_in_c(compiler, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\udc80", "x" * 4096, "δ" * 2048])
-def test_what_a_c_string_cannot_hold_is_refused(name, tmp_path):
+def test_names_that_c_strings_cannot_hold_are_refused(name, tmp_path):
     model = replace(handmade((1, 1)), feature_names=(name,))
     with pytest.raises(ValueError, match="rename the column"):
         export(model, tmp_path / "net.c")
@@ -151,7 +151,7 @@ input_scale input_shift shift_remainder output_scale output_shift count_differen
 test_x test_y test_jac x y h h0 s1 t1 z1 jac size sum norm main sin tanh exp fabs sqrt isnan
 isfinite NAN INFINITY printf memcpy self torch np numpy evaluate jacobian forward derivatives module
 """
-"""What some exported file uses."""
+"""Names that some exported file uses."""
 
 BUILTINS = [name for name in dir(builtins) if name.islower()]  # exceptions are all alike
 NAMES = sorted({*OWN.split(), *BUILTINS, *f"{KEYWORDS} {TORCH_NAMES} {CASADI_NAMES}".split()})
@@ -247,7 +247,7 @@ def test_casadis_c_compiles_with_every_name(tmp_path, monkeypatch):
     run([program("gcc"), "-w", "-fsyntax-only", *files])
 
 
-def test_what_math_h_declares_is_no_name_for_casadi(tmp_path):
+def test_casadi_refuses_names_of_math_h(tmp_path):
     """CasADi's generated C includes it."""
     (tmp_path / "a.c").write_text("#include <math.h>\n")
     text = run([program("gcc"), "-std=gnu17", "-E", "-P", tmp_path / "a.c"])
@@ -260,7 +260,7 @@ def test_what_math_h_declares_is_no_name_for_casadi(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "_a", "a__b", "1a", "é", "a b", "a-b", "x" * 51, 3, "a\n"])
 @pytest.mark.parametrize("to", FORMATS)
-def test_no_name(to, name):
+def test_invalid_names_are_refused(to, name):
     with pytest.raises(ValueError, match="name is"):
         checked_name(name, "", to)
 

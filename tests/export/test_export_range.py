@@ -1,4 +1,4 @@
-"""The model and its exports agree for inputs of every size that floating point has."""
+"""Models and their exports agree for inputs of every magnitude."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ LIMITS = {"float64": 1e-14, "float32": 2e-6}
 
 
 def sizes(dtype):
-    """Powers of ten from the smallest number to the largest, and the ends of the ranges."""
+    """Return powers of ten from the smallest number to the largest, and the ends of the range."""
     kind = np.finfo(dtype)
     ends = np.array([kind.smallest_subnormal, kind.tiny, kind.max / 2, kind.max])
     powers = 10.0 ** np.arange(-323, 309)
@@ -23,7 +23,7 @@ def sizes(dtype):
 
 
 def rows(dtype, columns=3):
-    """Rows of every size: mixed signs, equal entries, one entry, the ends together, zero."""
+    """Return rows of every magnitude: mixed signs, equal entries, one entry, both ends, zero."""
     rng, kind, column = np.random.default_rng(0), np.finfo(dtype), sizes(dtype)[:, None]
     with np.errstate(under="ignore"):
         some = column * rng.uniform(-1, 1, (len(column), columns)).astype(dtype)
@@ -34,7 +34,7 @@ def rows(dtype, columns=3):
 
 
 def exact_units(x):
-    """x/‖x‖ after a division by a power of two, which is exact."""
+    """Return x/‖x‖ after a division by a power of two, which is exact."""
     _, exponent = np.frexp(np.max(np.abs(x), axis=1, keepdims=True))
     unit = np.ldexp(x.astype(np.float64), -exponent)
     norm = np.linalg.norm(unit, axis=1, keepdims=True)
@@ -56,7 +56,7 @@ def test_rows_of_every_size_have_norm_one(dtype):
 
 
 def exported(to, model, folder, dtype):
-    """A function from rows to outputs and derivatives."""
+    """Return a function from rows to outputs and derivatives."""
     suffix = {"c": "c", "onnx": "onnx", "casadi": "casadi"}.get(to, "py")
     path = folder / f"net.{suffix}"
     export(model, path, to=to, dtype=dtype, jacobian=True)
@@ -107,7 +107,7 @@ def test_normalised_inputs_of_every_size(to, dtype, tmp_path):
 @pytest.mark.parametrize("activation", ["relu", "tanh", "arctan"])
 @pytest.mark.parametrize(("to", "dtype"), FILES)
 def test_scaled_inputs_of_every_size(to, dtype, activation, tmp_path):
-    """Where the scaled input overflows too: a bounded activation is then at its limit."""
+    """Also where the scaled input overflows: a bounded activation is then at its limit."""
     if (to, dtype) == ("casadi", "float32"):
         pytest.skip("CasADi computes in float64")
     model = handmade((1, 3, 2), activation)

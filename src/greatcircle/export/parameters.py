@@ -162,7 +162,9 @@ def rounded_parameters(model: Model, dtype: np.dtype) -> Parameters:
         shift_remainder=first("the shift of an input", shift - rounded_shift.astype(np.float64)),
         input_scale=first("the scale of an input", scale, factor=True),
         matrices=tuple(r("a weight", w) for r, w in zip(layers, matrices, strict=True)),
-        biases=biases and tuple(r("a bias", b) for r, b in zip(layers, biases, strict=True)),
+        biases=None
+        if biases is None
+        else tuple(r("a bias", b) for r, b in zip(layers, biases, strict=True)),
         output_scale=rounding("the scale of the targets", 1 / scaling.factor, factor=True),
         output_shift=rounding("the shift of a target", scaling.target_shift),
         activation=model.activation,

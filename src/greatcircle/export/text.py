@@ -16,7 +16,7 @@ def literal(value: float | np.floating, suffix: str = "") -> str:
 def nested(array: np.ndarray) -> str:
     """Return an array as nested lists of literals."""
     if array.ndim == 0:
-        return literal(array[()])
+        return literal(array.reshape(1)[0])
     separator = ",\n         " if array.ndim > 1 else ", "
     return "[" + separator.join(nested(row) for row in array) + "]"
 

@@ -7,7 +7,6 @@ symbolic namespace, `function` and `derivative` record their operations.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ from greatcircle.export.formula import CONDITIONS, FUNCTIONS, Formula, Step
 from greatcircle.network.activations.builtin import Activation
 
 __all__ = ["derivative_of", "function_of"]
+
+NUMBERS = (int, float, np.integer, np.floating)
 
 SUPPORTED = (
     f"xp.{', xp.'.join(FUNCTIONS)}, xp.nan, the operators + - * / and the comparisons < <= > >=, "
@@ -74,7 +75,7 @@ class _Trace:
         """Return a symbol, or that of a constant."""
         if isinstance(value, _Symbol):
             return value
-        if isinstance(value, Real | np.ndarray) and np.ndim(value) == 0:
+        if isinstance(value, NUMBERS) or (isinstance(value, np.ndarray) and value.ndim == 0):
             number = float(value)
             if not math.isinf(number):
                 return self.symbol_of(Step("constant", (), number))
@@ -168,7 +169,7 @@ class _Symbol:
         return self
 
     def __pow__(self, exponent: Any) -> "_Symbol":
-        if not isinstance(exponent, Real) or exponent not in range(1, 10):
+        if not isinstance(exponent, NUMBERS) or exponent not in range(1, 10):
             raise TypeError(f"it uses ** with the exponent {exponent!r}")
         power = self
         for _ in range(int(exponent) - 1):
