@@ -75,6 +75,6 @@ def max_speed(v: Tree) -> Scalar:
     return jnp.max(sphere.norm(v))
 
 
-def ratio(a: Float[Array, "*shape"] | float, b: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+def ratio(a: Float[Array, "*#n"] | float, b: Float[Array, "*#n"]) -> Float[Array, "*#n"]:
     """Return a / b, and zero where b is zero."""
     return jnp.where(b != 0, a / jnp.where(b != 0, b, 1), 0)
