@@ -14,15 +14,15 @@ from peers_summary import entries, summarise
 
 ROOT = Path(__file__).parent.parent
 
-QUICK = """> **Quick run.** One seed and {budget:g} s for each optimiser, to test that everything runs.
-> These figures are not measurements; run `make bench` for those.
+QUICK = """> **Quick run.** One seed and {budget:g} s for each optimiser, to test that
+> everything runs. These figures are not measurements; run `make bench` for those.
 """
 
 INTRODUCTION = """# Benchmarks
 
-All optimisers are compared with `auto`, which is `LipschitzRegressor()` with default parameters. All
-ran on one machine, one after the other, each in the code that its users would write. `make bench`
-generates this page from the rows that `benchmarks/peers.py` stores.
+All optimisers are compared with `auto`, which is `LipschitzRegressor()` with default parameters.
+All ran on one machine, one after the other, each in the code that its users would write. `make
+bench` generates this page from the rows that `benchmarks/peers.py` stores.
 
 {warning}
 Machine: {cpu}, {cores} cores, {system}; Python {python}; {packages}.
@@ -39,7 +39,7 @@ How it is measured:
   that was a fifth faster in the untimed run; JAX chooses by itself. All processes keep freed memory
   ([how](scale.md#memory)).
 - The learning rate is the one of its grid with the lowest final test error on seed 0. The test rows
-  choose it, which favours optimisers with a learning rate. The time for the other rates is "tuning".
+  choose it, which favours optimisers with a learning rate. The time for the others is "tuning".
 - The unit of work is a forward pass over all rows: a gradient is three, a product with the Hessian
   six, a batch its fraction. An iteration of `auto` is counted by
   [its passes](directions.md#cost-per-iteration).
@@ -48,11 +48,11 @@ How it is measured:
 - `auto` stops by itself when the loss falls too slowly; "auto, tol=0" uses the same time as the
   others. geoopt, pymanopt and hyperspherical descent use the spheres, the scaling and the initial
   weights of `auto`. Prodigy, D-Adaptation, Schedule-Free and DoG train on batches of 256 rows.
-  L-BFGS, line-search CG and trust regions train on all rows. Schedule-Free has a learning rate, which
-  keeps its default.
+  L-BFGS, line-search CG and trust regions train on all rows. Schedule-Free has a learning rate, for
+  which we use its default.
 - The following was chosen by hand, by test errors of single short runs on the same data, always in
-  favour of the competitors: two options of Prodigy (of four settings tried), two of D-Adaptation (of
-  six), and the grid of hyperspherical descent, whose first version was best at its lowest rate.
+  favour of the competitors: two options of Prodigy (of four settings tried), two of D-Adaptation
+  (of six), and the grid of hyperspherical descent, whose first version was best at its lowest rate.
 """
 
 
@@ -60,12 +60,12 @@ HOW_JUDGED = """ Each ratio is computed in two ways, and both must be below the 
 
 - **median of seeds**: for each seed, the RMS to reach is the competitor's with that seed. A seed on
   which it is never reached counts as infinite.
-- **of the means**: the time until the mean test RMS of all seeds is as low as the competitor's mean,
-  divided by the mean of the competitor's times.
+- **of the means**: the time until the mean test RMS of all seeds is as low as the competitor's
+  mean, divided by the mean of the competitor's times.
 
 The last column names each seed on which the RMS is never reached, even if both ratios are below
-their limits. The final error of a single run depends partly on chance: with other initial weights on
-the same rows, the final error of `auto` varies with a standard deviation of 0.0003 N on the
+their limits. The final error of a single run depends partly on chance: with other initial weights
+on the same rows, the final error of `auto` varies with a standard deviation of 0.0003 N on the
 surrogate and 0.0035 N on fly (`benchmarks/beyond.py luck`).
 """
 
@@ -173,15 +173,21 @@ def page(results: dict[str, Any]) -> str:
     if any(part["target"] for part in results["main"].values()):
         text += "\n## Time to the target\n\n![time to target](images/bench_targets.png)\n\n"
         text += "Pale: the time for the other learning rates.\n"
-    judged = "A quick run does not judge them." if results["quick"] else f"{met} of {count} are met."
+    judged = (
+        "A quick run does not judge them." if results["quick"] else f"{met} of {count} are met."
+    )
     text += f"\n## Targets\n\n{judged}{HOW_JUDGED}\n"
     text += target_table(results["targets"], results["quick"])
     text += "\n## Width, rows and other data\n\n![scaling](images/bench_scaling.png)\n\n"
-    text += "Seconds to within 1 % of the lowest test RMS in the row, and the optimiser's own lowest"
+    text += (
+        "Seconds to within 1 % of the lowest test RMS in the row, and the optimiser's own lowest"
+    )
     text += " RMS. The learning rates are the best of three; the generated data are those of"
     text += " `greatcircle.datasets.ground_effect`; digits has one target for each digit.\n\n"
     text += scaling_table([*results["widths"], *results["rows"], *results["sets"]])
-    text += "\nOne iteration compared with one full-batch step of torch's Adam, timed alternately:\n\n"
+    text += (
+        "\nOne iteration compared with one full-batch step of torch's Adam, timed alternately:\n\n"
+    )
     text += table(
         ("", "rows", "hidden layers", "iteration [ms]", "Adam step [ms]", "ratio"),
         (

@@ -72,7 +72,7 @@ class Entry:
         return mean(row["rms"][-1] for row in self.runs.values())
 
     def summary(self, goals: dict[int, float]) -> dict[str, Any]:
-        """Return medians of times and means of errors over the seeds; `goals` has an RMS per seed."""
+        """Return medians of times and means of errors; `goals` has the RMS to reach by seed."""
         if not self.runs:
             return {"failed": self.failed or "no finite number"}
         runs = list(self.runs.values())

@@ -1,11 +1,11 @@
-"""How far one machine is used: arithmetic, rows, memory, processes, many runs.
+"""Measure how well a machine is used: arithmetic, rows, memory, processes, many runs.
 
     python benchmarks/scale.py [rate rows memory processes seeds experiments] [--write] [--quick]
 
-Each part prints its ratio and the limit for it; `--write` puts them into benchmarks/scale.json, the
-parts that were not run staying as they are there. Ratios are of medians taken in turn, so that what
-else the machine does falls on both sides alike. Every measurement runs in a process of its own;
-those of one core are held on it by the system, since XLA's settings alone do not keep it there.
+Each part prints its ratio and its limit; `--write` updates these parts in benchmarks/scale.json.
+Ratios are of medians of alternating measurements, so that other load affects both sides equally.
+Every measurement runs in its own process. Those for one core are pinned to it by the operating
+system, because XLA's settings are not enough.
 """
 
 import argparse
@@ -41,13 +41,13 @@ def stay_on_core(number: int) -> None:
 
 
 class Seconds(NamedTuple):
-    """Of the clock on the wall, and of the processor for this process alone."""
+    """Wall-clock time, and processor time of this process."""
 
     wall: float
     cpu: float
 
     def over(self, other: "Seconds") -> dict[str, float]:
-        """Ratios; where the machine has nothing else to do, both are the same."""
+        """Return the ratios, which are equal on an idle machine."""
         return {"ratio": self.wall / other.wall, "ratio of CPU seconds": self.cpu / other.cpu}
 
 
@@ -67,7 +67,7 @@ def timed(function, repeats: int) -> Seconds:
 
 
 def in_turn(functions: dict, rounds: int, repeats: int) -> dict[str, Seconds]:
-    """Median over the rounds of the median of each, all of them measured in every round."""
+    """Return medians over rounds; each round measures all functions."""
     times = {name: [] for name in functions}
     with kept():  # as in `descend`
         for _ in range(rounds):
@@ -77,7 +77,7 @@ def in_turn(functions: dict, rounds: int, repeats: int) -> dict[str, Seconds]:
 
 
 def random_problem(sizes, rows: int):
-    """Device arrays that no copy on the host stands behind: cosines, which need no generator."""
+    """Return a problem of cosines, made on the device without a copy on the host."""
     import jax
     import jax.numpy as jnp
 
@@ -92,7 +92,7 @@ def random_problem(sizes, rows: int):
 
 
 def iteration_of(problem, step=None, direction=None):
-    """One accepted iteration, as often as one likes: from a point of infinite loss."""
+    """Return a function that does one accepted iteration, from a point of infinite loss."""
     import jax.numpy as jnp
 
     from greatcircle import directions, steps
@@ -109,7 +109,7 @@ def iteration_of(problem, step=None, direction=None):
 
 
 def operations(sizes, rows: int) -> int:
-    """Of the matrix products of a Method 1 iteration, two for each multiplication.
+    """Return the operations of the matrix products of a Method 1 iteration, two per multiplication.
 
     With P_i = fan_in · fan_out: forward Σ P, backward 2 Σ P without the adjoint of the inputs, and
     second order h V, h' W and h' V, of which the first layer has only the first.
@@ -123,11 +123,11 @@ PRODUCTS = {
     lambda h, w, p: w @ p: (0, 1),
     lambda h, w, p: p @ h.T: (1, 1),
 }
-"""Those of a Method 1 iteration: how many in the first layer, and in each of the others."""
+"""Products of a Method 1 iteration: their numbers in the first layer and in each other one."""
 
 
 def products(h, W, functions) -> list:
-    """The products that an iteration consists of, and nothing else."""
+    """Compute the matrix products of an iteration, and nothing else."""
     return [
         function(h[i], w, h[i + 1])
         for i, w in enumerate(W)
@@ -137,7 +137,7 @@ def products(h, W, functions) -> list:
 
 
 def rate(quick: bool) -> dict:
-    """Arithmetic of a Method 1 iteration beside NumPy's product of two 2000 × 2000 matrices."""
+    """Compare a Method 1 iteration with NumPy's product of two 2000 × 2000 matrices."""
     stay_on_core(0)
     one_heap()  # as the library does for wide networks; here JAX has computed before
     import jax
@@ -151,7 +151,7 @@ def rate(quick: bool) -> dict:
         h = [jnp.full((n, rows), 0.1) for n in sizes]
         W = [jnp.full(shape, 0.1) for shape in problem.network.shapes]
         peak = {"peak": lambda: A @ A}
-        # First the iteration by itself: what the products leave in memory would slow it down.
+        # The iteration comes first, because memory left by the products would slow it down.
         least = operations(sizes, rows) / (2 * 2000**3)
         found, seconds = {}, {}
         for functions in (
@@ -165,7 +165,7 @@ def rate(quick: bool) -> dict:
             for function in functions.values():
                 jax.block_until_ready(function())
             times = in_turn(functions, 3 if quick else 7, 5 if name == "25" else 2)
-            # Seconds that the peak would take for the same arithmetic, over those that were taken.
+            # Seconds for the same arithmetic at the peak rate, over measured seconds.
             top = Seconds(*(least * s for s in times.pop("peak")))
             found |= {what: top.over(taken) for what, taken in times.items()}
             seconds |= times
@@ -180,7 +180,7 @@ def rate(quick: bool) -> dict:
 
 
 def rows(quick: bool) -> dict:
-    """An iteration of a million rows beside one of a hundred thousand, on all cores."""
+    """Compare an iteration of a million rows with one of a hundred thousand, on all cores."""
     counts = (30_000, 300_000) if quick else (100_000, 1_000_000)
     functions = {str(n): iteration_of(random_problem(PAPER, n)) for n in counts}
     seconds = in_turn(functions, 3 if quick else 7, 2)
@@ -189,7 +189,7 @@ def rows(quick: bool) -> dict:
 
 
 def resident(rows: int) -> dict:
-    """Largest resident memory of two iterations of Method 1 and of `auto`, in MB."""
+    """Return the peak resident memory of two iterations of Method 1 and of `auto`, in MB."""
     from greatcircle import descend, directions, stopping
 
     problem = random_problem(PAPER, rows)
@@ -205,7 +205,7 @@ def resident(rows: int) -> dict:
 
 
 def memory(quick: bool) -> dict:
-    """Resident memory beyond the data, less that of the same with a hundred rows."""
+    """Measure resident memory beyond the data, minus that with a hundred rows."""
     count = 1_000_000 if quick else 10_000_000
     small, large = (child("resident", n, environment={}) for n in (100, count))
     beyond = large["peak_mb"] - large["data_mb"] - small["peak_mb"]
@@ -215,7 +215,7 @@ def memory(quick: bool) -> dict:
 
 
 def worker(process: int, count: int, port: int, total: int) -> dict:
-    """Seconds of an iteration on some of the rows, on a core of its own, whenever a line comes."""
+    """Time an iteration on some of the rows, pinned to a core, for each line of input."""
     stay_on_core(process)
     import jax
 
@@ -234,7 +234,7 @@ def worker(process: int, count: int, port: int, total: int) -> dict:
 
 
 def ask(workers: list[subprocess.Popen]) -> Seconds:
-    """Of an iteration that all of them do together: the longest."""
+    """Return the longest time of an iteration that all workers do together."""
     for each in workers:
         each.stdin.write("go\n")
         each.stdin.flush()
@@ -244,7 +244,7 @@ def ask(workers: list[subprocess.Popen]) -> Seconds:
 
 
 def processes(quick: bool) -> dict:
-    """Two processes on a core each beside one on one, the same rows in all."""
+    """Compare two processes on two cores with one process, with the same rows in total."""
     total, rounds = (200_000, 3) if quick else (1_000_000, 31)
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
@@ -254,7 +254,7 @@ def processes(quick: bool) -> dict:
     for workers in (one, two):
         ask(workers)
     times = [(ask(one), ask(two)) for _ in range(rounds)]
-    for each in (*one, *two):  # all of them first: those of a run leave together
+    for each in (*one, *two):  # close all first, because the processes of a run exit together
         each.stdin.close()
     for each in (*one, *two):
         each.wait()
@@ -264,7 +264,7 @@ def processes(quick: bool) -> dict:
 
 
 def seeds(quick: bool) -> dict:
-    """Forty runs of Experiment 1, Method 1, in one program beside one after another."""
+    """Compare forty runs of Experiment 1, Method 1, in one program with one after another."""
     stay_on_core(0)
     one_heap()  # the layers of forty runs see more than a thread's own heap can keep
     import jax
@@ -313,7 +313,7 @@ def seeds(quick: bool) -> dict:
 
 
 def cells(process: int, iterations: int) -> dict:
-    """Seconds of an iteration of each network of both experiments, test objective included."""
+    """Time an iteration of each network of both experiments, test objective included."""
     stay_on_core(process)
     from greatcircle.datasets import ground_effect
     from greatcircle.experiments import exp1, exp2
@@ -340,10 +340,10 @@ def cells(process: int, iterations: int) -> dict:
 
 
 def experiments(quick: bool) -> dict:
-    """Hours of both experiments with 40 seeds, from a few iterations of every network.
+    """Extrapolate the hours of both experiments with 40 seeds from a few iterations per network.
 
-    Two workers do it at once, a core each; both count.
-    Compilation is left out: a worker compiles each of the 27 programs once.
+    Two workers run at once, with a core each. Compilation is not counted: a worker compiles each of
+    the 27 programs once.
     """
     from greatcircle.experiments.exp1 import SEEDS
 

@@ -134,10 +134,10 @@ MACHINE = {"cpu": "a cpu", "cores": 2, "system": "Linux", "python": "3.11", "pac
 def test_targets_tell_what_is_reached_and_what_is_not():
     results = summarise(a_few_rows(), MACHINE, quick=True)
     found = {t["target"]: t for t in results["targets"]}
-    adam = found["surrogate: time to the RMS that torch Adam, batches ends at / its time"]
+    adam = found["surrogate: time to the final RMS of torch Adam, batches / its time"]
     assert adam["value"] == pytest.approx(1.0)  # both at the end of their two seconds
     assert adam["met"]
-    counted = found[f"{adam['target']}, tuning counted"]
+    counted = found[f"{adam['target']}, tuning included"]
     assert counted["value"] == pytest.approx(0.5)  # one other rate was tried for as long
     assert not counted["met"]
     dog = found["surrogate: time to the best RMS of DoG / its time"]

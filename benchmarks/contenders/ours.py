@@ -1,4 +1,4 @@
-"""`LipschitzRegressor`, as its users write it."""
+"""`LipschitzRegressor`, in the code that its users would write."""
 
 import warnings
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from greatcircle.optimise.record import Record
 
 
 def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:
-    """The layers of the same network for the data as they were before `scaling`.
+    """Return the layers of the same network for unscaled data.
 
     The last row of each matrix is its bias.
     """
@@ -26,7 +26,7 @@ def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:
 
 
 def passes(record: Record) -> float:
-    """Of one iteration, in forward passes, by the costs that docs/directions.md derives."""
+    """Return the cost of an iteration in forward passes, as derived in docs/directions.md."""
     direction = 4 * record.products
     gradient = record.forward + (GRADIENT - 1) * record.backward
     return gradient + GRADIENT * record.second + direction
@@ -63,5 +63,5 @@ def auto(case: Case, watch: Watch) -> None:
 
 
 def auto_without_tol(case: Case, watch: Watch) -> None:
-    """The same, not stopped where little is gained: as long as the budget lasts."""
+    """Fit without a stopping rule until the time budget is used up."""
     fit(case, watch, tol=0.0, max_iter=1_000_000)

@@ -1,4 +1,4 @@
-"""One iteration of ours beside one full-batch step of torch's Adam, taken in turns."""
+"""Compare an iteration of ours with a full-batch step of torch's Adam, timed alternately."""
 
 import statistics
 import time
@@ -20,9 +20,9 @@ WARM_UP = 3
 
 
 def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
-    """Median of the ratio of an iteration to the step that was taken just before it.
+    """Return the median ratio of an iteration to the step timed just before it.
 
-    As many as there is time for, and at least a few.
+    Repeats as long as there is time, and at least a few times.
     """
     name, direction = KINDS[kind]
     method = METHODS[name]
@@ -62,11 +62,11 @@ def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
             moved, _, halvings = descent._search(visit, point)
         ended = time.perf_counter()
         point = moved
-        if moved is None:  # at a minimum: once more from the start
+        if moved is None:  # at a minimum: restart
             point = first
         elif halvings == 0:
             pairs.append((between - started, ended - between))
-    pairs = pairs[WARM_UP:]  # the first ones still warm up
+    pairs = pairs[WARM_UP:]  # the first ones are warm-up
     return {
         "ratio": statistics.median(ours / theirs for theirs, ours in pairs),
         "iteration_ms": 1e3 * statistics.median(ours for _, ours in pairs),
