@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from greatcircle.network.network import Network
     from greatcircle.objective import losses
     from greatcircle.objective.problem import Problem
-    from greatcircle.objective.sharding import spread
+    from greatcircle.objective.sharding import shard
     from greatcircle.optimise import callbacks, directions, steps, stopping
+    from greatcircle.optimise.checkpoint import Checkpoint
     from greatcircle.optimise.loop import Result, descend
 
 __all__ = [
+    "Checkpoint",
     "LipschitzClassifier",
     "LipschitzRegressor",
     "Network",
@@ -38,8 +40,8 @@ __all__ = [
     "directions",
     "load",
     "losses",
+    "shard",
     "sphere",
-    "spread",
     "steps",
     "stopping",
 ]
@@ -58,6 +60,7 @@ _PACKAGES = {
 """Public modules and the package each belongs to."""
 
 _MODULES = {
+    "Checkpoint": "optimise.checkpoint",
     "LipschitzClassifier": "estimators",
     "LipschitzRegressor": "estimators",
     "Network": "network.network",
@@ -66,7 +69,7 @@ _MODULES = {
     "Scaling": "data.scaling",
     "descend": "optimise.loop",
     "load": "estimators",
-    "spread": "objective.sharding",
+    "shard": "objective.sharding",
 }
 """Public classes and functions and the module each is defined in."""
 

@@ -69,7 +69,7 @@ class Source(Protocol):
         ...
 
     @property
-    def place(self) -> np.ndarray:
+    def position(self) -> np.ndarray:
         """All that decides what is drawn next."""
         ...
 
@@ -159,7 +159,7 @@ class Arrays:
         return self._take(_besides(self._held, which))
 
     @property
-    def place(self) -> np.ndarray:
+    def position(self) -> np.ndarray:
         """The generator's state."""
         return _packed(self._rng.bit_generator.state)
 
@@ -268,7 +268,7 @@ class Parquet:
         return self._read(_besides(self._held, which))
 
     @property
-    def place(self) -> np.ndarray:
+    def position(self) -> np.ndarray:
         """The generator's state."""
         return _packed(self._rng.bit_generator.state)
 
@@ -362,7 +362,7 @@ class Batches:
         return drawn
 
     @property
-    def place(self) -> np.ndarray:
+    def position(self) -> np.ndarray:
         """How many rows have been drawn, and a checksum of their inputs."""
         return _packed({"rows": self._drawn, "checksum": self._checksum})
 

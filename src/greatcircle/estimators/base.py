@@ -1,10 +1,8 @@
-"""What the estimators share: how they train, predict and are shown."""
+"""The base class of the estimators: parameters, training, prediction, and their summary."""
 
-import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -20,29 +18,32 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from greatcircle.certificate.proof import Certificate
 from greatcircle.data.checks import about_text, names_of
 from greatcircle.data.rows import checked_share
+from greatcircle.data.rows import checked_share
 from greatcircle.data.scaling import Scaling
 from greatcircle.data.streams import Rows, Source, source
 from greatcircle.estimators import summary
+from greatcircle.export import export
 from greatcircle.model import Model, Training
 from greatcircle.network.activations import Activation
 from greatcircle.network.network import Network
 from greatcircle.objective.losses import Loss
-from greatcircle.optimise import stopping
-from greatcircle.optimise.checkpoint import Checkpoint
+from greatcircle.optimise.checkpoint import Checkpoint, fingerprint
+from greatcircle.optimise.history import History
+from greatcircle.optimise.outcome import Outcome
+from greatcircle.optimise.progress import ProgressBar
 from greatcircle.optimise.record import Record
-from greatcircle.optimise.stopping import Rule
-from greatcircle.optimise.watch import Bar, History, Watch
-from greatcircle.training import training
-from greatcircle.training.methods import Start
-from greatcircle.training.settings import Plan, plan_of
-from greatcircle.training.training import Parts, Problems
+from greatcircle.optimise.stopping import MaxIter, Rule
+from greatcircle.training import data as training_data
+from greatcircle.training.data import FitData, Names
+from greatcircle.training.fit import Continuation, fit
+from greatcircle.training.methods import Initialisation
+from greatcircle.training.settings import MAY_CHANGE, FitSettings, fit_settings
 
-FEW_ROWS = 2000
-"""Up to so many rows, dtype="auto" is float64: it costs next to nothing there."""
+__all__ = ["LipschitzEstimator"]
 
 
 class LipschitzEstimator(ABC, BaseEstimator):
-    """What the regressor and the classifier share: their parameters, and how they train."""
+    """Base class of the regressor and the classifier."""
 
     n_features_in_: int  # scikit-learn's `validate_data` sets it, and the next one for data frames
     feature_names_in_: np.ndarray
@@ -68,7 +69,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         n_iter_no_change: int = 10,
         warm_start: bool = False,
         checkpoint: str | PathLike[str] | None = None,
-        checkpoint_seconds: float = 60.0,
+        checkpoint_interval: float = 60.0,
         resume: bool = False,
         callbacks: Sequence[Callable[[Record], Any]] = (),
         verbose: bool = False,
@@ -90,7 +91,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
         self.checkpoint = checkpoint
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoint_interval = checkpoint_interval
         self.resume = resume
         self.callbacks = callbacks
         self.verbose = verbose
@@ -99,26 +100,30 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     @abstractmethod
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
-        """Targets as a matrix; `reset` learns what they look like first."""
+        """Return targets as a matrix; `reset` learns their kind and names first."""
 
     @abstractmethod
     def _criterion(self, outputs: int) -> Loss:
-        """The loss for so many outputs."""
+        """Return the loss for a number of outputs."""
 
     @abstractmethod
-    def _default_widths(self) -> tuple[int, ...]:
-        """Hidden layers where the user names none."""
+    def _default_sizes(self) -> tuple[int, ...]:
+        """Return the hidden layers for hidden_layer_sizes="auto"."""
 
-    def _start(self, start: Start, outputs: int) -> Start:
-        """The method's start, for targets of this kind."""
-        return start
+    @abstractmethod
+    def _names(self) -> Names:
+        """Return names of inputs and targets, as learnt from the data."""
+
+    def _settings(self, outputs: int | None = None) -> FitSettings:
+        """Return the settings of a fit, for a number of outputs once that is known."""
+        return fit_settings(self, self._default_sizes())
 
     def _strata(self, rows: Rows) -> np.ndarray | None:
-        """What a validation part is balanced by."""
+        """Return what a validation part is balanced by."""
         return None
 
-    def _enough(self, outputs: int) -> Rule | None:
-        """When the loss is so low that there is nothing left to learn."""
+    def _low_loss(self, outputs: int) -> Rule | None:
+        """Return a rule that stops when the loss is so low that nothing is left to learn."""
         return None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -127,7 +132,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         Parameters
         ----------
         X
-            Rows: an array or a data frame. Data that memory cannot hold: a `numpy.memmap`, the path
+            Rows: an array or a data frame. For data larger than memory: a `numpy.memmap`, the path
             of a Parquet file or folder, or an iterable of batches (X, y) or (X, y, sample_weight),
             which may be a list of such tuples.
         y
@@ -135,36 +140,120 @@ class LipschitzEstimator(ABC, BaseEstimator):
         sample_weight
             Weight of each row: a row of weight 2 counts like two rows.
         """
-        plan = plan_of(self, self._default_widths())
-        self._criterion(1)  # a loss that is none is named before the data are looked at
-        goes_on = self.warm_start and hasattr(self, "model_")
-        if goes_on:  # from weights to which a chunk of the rows has nothing to say
-            plan = plan._replace(in_chunks=False)
-        checkpoint = training.checkpoint_of(self)
+        settings = self._settings()
+        self._criterion(1)  # reject an invalid loss before reading any data
+        continues = self.warm_start and self.__sklearn_is_fitted__()
+        if continues:  # a warm start has already seen every row
+            settings = replace(settings, starts_with_chunk=False)
+        checkpoint = self._checkpoint()
         seed = check_random_state(self.random_state).randint(2**31)
-        if checkpoint and checkpoint.saved:
+        if checkpoint is not None and checkpoint.saved is not None:
             seed = checkpoint.saved.seed
         stream = source(X, y, sample_weight, seed)
-        with _bar(type(self).__name__, self.max_iter, self.verbose) as bar:
-            if stream is None:
-                rows = self._rows(X, y, sample_weight, reset=not goes_on)
-            else:
-                rows = self._sampled(stream, reset=not goes_on)
-            more = stream if stream and len(rows) >= training.SAMPLE else None
-            if checkpoint:
-                checkpoint.begin(seed, training.fingerprint_of(self, rows, more))
-            parts = self._parts(plan, rows, more, seed)
-            return self._train(plan, parts, seed, goes_on, bar=bar, checkpoint=checkpoint)
+        if stream is None:
+            rows = self._rows(X, y, sample_weight, reset=not continues)
+        else:
+            rows = self._sample(stream, reset=not continues)
+        more = stream if stream is not None and len(rows) >= training_data.SAMPLE else None
+        if checkpoint is not None:
+            of = fingerprint(
+                self._fingerprint_parameters(more),
+                X=rows.inputs,
+                y=rows.targets,
+                sample_weight=rows.weight,
+            )
+            checkpoint = replace(checkpoint, seed=seed, fingerprint=of)
+        fraction = settings.validation_fraction
+        if more is None:
+            data = FitData.in_memory(rows, self._names(), seed, fraction, self._strata(rows))
+        else:
+            encode = partial(self._encoded, reset=False)
+            data = FitData.streamed(rows, more, self._names(), encode, fraction)
+        bar = ProgressBar(type(self).__name__, self.max_iter) if self.verbose else None
+        start = self._continuation(settings, ()) if continues else None
+        return self._train(data, seed, settings, start=start, checkpoint=checkpoint, bar=bar)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        plan = plan_of(self, self._default_widths())._replace(stop=stopping.MaxIter(1))
+        settings = replace(self._settings(), stop=MaxIter(1), starts_with_chunk=False)
+        settings = replace(settings, validation_fraction=None, batch_size=None)
         self._criterion(1)
-        goes_on = hasattr(self, "model_")
-        rows = self._rows(X, y, sample_weight, reset=not goes_on, classes=classes)
+        continues = self.__sklearn_is_fitted__()
+        rows = self._rows(X, y, sample_weight, reset=not continues, classes=classes)
         seed = check_random_state(self.random_state).randint(2**31)
-        earlier = self.history_.rows() if goes_on else ()
-        parts = Parts(rows, None)
-        return self._train(plan, parts, seed, goes_on, earlier=earlier, whole_fit=False)
+        start = self._continuation(settings, self.history_.rows()) if continues else None
+        data = FitData(rows, names=self._names())
+        return self._train(data, seed, settings, start=start, use_budget=False)
+
+    def _train(
+        self,
+        data: FitData,
+        seed: int,
+        settings: FitSettings,
+        *,
+        start: Continuation | None = None,
+        checkpoint: Checkpoint | None = None,
+        bar: ProgressBar | None = None,
+        use_budget: bool = True,
+    ) -> Self:
+        outputs = data.rows.targets.shape[1]
+        low_loss = self._low_loss(outputs)
+        fitted = fit(
+            replace(settings, initialisation=self._initialisation(settings, outputs)),
+            data,
+            self._criterion(outputs),
+            seed,
+            stop=settings.stop if low_loss is None else settings.stop | low_loss,
+            start=start,
+            checkpoint=checkpoint,
+            bar=bar,
+            use_budget=use_budget,
+        )
+        self.model_, self._direction_state = fitted.model, fitted.direction_state
+        if self.outcome_ in (Outcome.NO_DESCENT, Outcome.NON_FINITE, Outcome.INTERRUPTED):
+            warnings.warn(
+                f"training ended after {self.n_iter_} iterations: {self.reason_}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _initialisation(self, settings: FitSettings, outputs: int) -> Initialisation:
+        """Return how initial weights are chosen, for targets of this kind."""
+        return settings.initialisation
+
+    def _continuation(self, settings: FitSettings, records: Sequence[Record]) -> Continuation:
+        """Return the fitted model to continue from, or raise an error if its layers changed."""
+        hidden = self.model_.sizes[1:-1]
+        if hidden != settings.hidden_layer_sizes:
+            raise ValueError(
+                f"hidden_layer_sizes is {settings.hidden_layer_sizes} and the fitted network has "
+                f"{hidden}: training can only continue with the same layers; use warm_start=False"
+            )
+        # A loaded model has no direction state.
+        return Continuation(self.model_, getattr(self, "_direction_state", None), records)
+
+    def _checkpoint(self) -> Checkpoint | None:
+        """Return where the parameters want training kept, or None."""
+        if self.checkpoint is None:
+            if self.resume:
+                raise ValueError(
+                    "resume is True and checkpoint is None; give the folder to resume from"
+                )
+            return None
+        if self.warm_start:
+            raise ValueError(
+                "checkpoint and warm_start are two ways to continue a fit; use one of them"
+            )
+        return Checkpoint(self.checkpoint, self.checkpoint_interval, self.resume)
+
+    def _fingerprint_parameters(self, stream: Source | None) -> dict[str, Any]:
+        """Return what a resumed fit must have in common; streams are known by their size."""
+        parameters = self.get_params(deep=False)
+        for name in MAY_CHANGE:
+            del parameters[name]
+        if stream is not None:
+            parameters["number of rows"] = stream.size
+        return parameters
 
     def _rows(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None
@@ -184,7 +273,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return {"multi_output": True, "y_numeric": True}
 
     def _validated(self, X: Any, **checks: Any) -> Any:
-        """As scikit-learn does it, but text is an error that names the argument."""
+        """Validate rows like scikit-learn, but with an error for text that names the argument."""
         try:
             return validate_data(self, X=X, dtype=np.float64, **checks)
         except ValueError as error:
@@ -192,9 +281,9 @@ class LipschitzEstimator(ABC, BaseEstimator):
                 raise
             raise ValueError(about_text(X)) from error
 
-    def _sampled(self, stream: Source, *, reset: bool) -> Rows:
-        """The first rows of a stream, or all of a short one."""
-        sample = stream.sample(training.SAMPLE)
+    def _sample(self, stream: Source, *, reset: bool) -> Rows:
+        """Return the first rows of a stream, or all of a short one."""
+        sample = stream.sample(training_data.SAMPLE)
         if sample is None:
             raise ValueError("X has no rows; expected at least one batch")
         rows = self._rows(*sample, reset=reset)
@@ -203,116 +292,9 @@ class LipschitzEstimator(ABC, BaseEstimator):
             self.target_names_ = stream.target_names
         return rows
 
-    def _parts(self, plan: Plan, rows: Rows, stream: Source | None, seed: int) -> Parts:
-        held_out = self.validation_fraction if self.early_stopping else None
-        if stream is None:
-            strata = self._strata(rows)
-            size, chunks = plan.batch_size, plan.in_chunks
-            return training.in_memory(rows, seed, size, chunks, held_out, strata)
-        encode = partial(self._encoded, reset=False)
-        return training.of_stream(rows, stream, plan.batch_size, held_out, encode)
-
-    def _train(
-        self,
-        plan: Plan,
-        parts: Parts,
-        seed: int,
-        goes_on: bool,
-        *,
-        bar: Bar | None = None,
-        earlier: Sequence[Record] = (),
-        checkpoint: Checkpoint | None = None,
-        whole_fit: bool = True,
-    ) -> Self:
-        outputs = parts.start.targets.shape[1]
-        loss = self._criterion(outputs)
-        if goes_on:
-            self._check_unchanged(plan)
-            network, weights, scaling = self.network_, self.weights_, self.scaling_
-            dtype = weights[0].dtype
-        else:
-            dtype = self.dtype
-            if dtype == "auto":
-                dtype = "float64" if len(parts.start) <= FEW_ROWS else "float32"
-            network, weights, scaling = training.begun(
-                plan,
-                self._start(plan.start, outputs),
-                parts.start,
-                loss,
-                self.activation,
-                seed,
-                dtype,
-            )
-        problems = Problems(network, scaling, loss, dtype)
-        unseen = None if parts.unseen is None else problems.of(parts.unseen, parts.encode)
-        watch = Watch(
-            unit=scaling.factor**-2,  # one, but for the squared loss
-            lipschitz=partial(_spectral_bound, network, scaling),
-            validation=None if unseen is None else lambda w: float(unseen.loss(w)),
-            patience=self.n_iter_no_change,
-            callbacks=self.callbacks,
-            bar=bar,
-            rows=checkpoint.saved.rows if checkpoint and checkpoint.saved else earlier,
-        )
-        enough = self._enough(outputs)
-        settings = {
-            "direction": plan.direction,
-            "step": plan.step,
-            "stop": plan.stop | enough if enough else plan.stop,
-            # A model that was loaded has none, and starts to remember anew.
-            "memory": getattr(self, "_memory", None) if goes_on else None,
-        }
-        result = training.train(parts, problems, weights, watch, settings, checkpoint)
-        if plan.budget is not None:
-            result = training.within(plan, parts.start, problems, watch, result, whole_fit)
-        weights = result.weights if watch.best is None else watch.best
-        history = History.of(watch.rows)
-        loss_value = result.loss * watch.unit
-        if watch.best is not None:
-            best = int(np.nanargmin(history["validation_loss"]))
-            loss_value = float(history["loss"][best])
-        reason = watch.reason if result.outcome == "stopped" else result.reason
-        model = self._made_model(
-            network, weights, scaling, Training(history, loss_value, result.outcome, reason)
-        )
-        if plan.budget is not None:
-            within = _shrunk_to(model, plan.budget)
-            if within is not model:
-                loss_value = float(problems.of(parts.start).loss(within.weights)) * watch.unit
-                model = replace(within, training=Training(history, loss_value, result.outcome, reason))
-        self.model_, self._memory = model, result.memory
-        if result.outcome in ("no_descent", "non_finite", "interrupted"):
-            warnings.warn(
-                f"training ended after {self.n_iter_} iterations: {result.reason}",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        return self
-
-    def _check_unchanged(self, plan: Plan) -> None:
-        hidden = self.network_.sizes[1:-1]
-        if hidden != plan.widths:
-            raise ValueError(
-                f"hidden_layer_sizes is {plan.widths} and the fitted network has {hidden}: "
-                "training can only go on with the same layers; use warm_start=False"
-            )
-
-    def _made_model(
-        self, network: Network, weights: Sequence[Any], scaling: Scaling, trained: Training
-    ) -> Model:
+    def _feature_names(self) -> tuple[str, ...] | None:
         names = getattr(self, "feature_names_in_", None)
-        return Model(
-            weights=tuple(np.asarray(w) for w in weights),
-            bias=network.bias,
-            activation=network.activation,
-            scaling=scaling,
-            feature_names=None if names is None else tuple(map(str, names)),
-            target_names=self.target_names_,
-            single_output=getattr(self, "_single_output", False),
-            classes=getattr(self, "classes_", None),
-            lipschitz=None if self.lipschitz is None else float(self.lipschitz),
-            training=trained,
-        )
+        return None if names is None else tuple(map(str, names))
 
     def _with_model(self, model: Model) -> Self:
         """Become fitted with a model that was read from a file."""
@@ -394,7 +376,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return self.model_.jacobian(self._validated(X, reset=False))
 
     def layers(self) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
-        """Matrices (fan_in, fan_out) and biases of the network, which sees scaled inputs."""
+        """Return matrices (fan_in, fan_out) and biases of the network, which sees scaled inputs."""
         check_is_fitted(self)
         return self.model_.matrices, self.model_.biases
 
@@ -406,6 +388,11 @@ class LipschitzEstimator(ABC, BaseEstimator):
         """
         check_is_fitted(self)
         return self.model_.certificate
+
+    @property
+    def lipschitz_bound_(self) -> float:
+        """`certificate_.value`."""
+        return self.certificate_.value
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a .safetensors file; `greatcircle.load` reads it.
@@ -431,8 +418,6 @@ class LipschitzEstimator(ABC, BaseEstimator):
         Scaling included, and with the bound proved for the numbers of the file. A classifier
         exports its logits. See `greatcircle.export.export`.
         """
-        from greatcircle.export import export  # only here: exporters take time to import
-
         return export(self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units)
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -442,36 +427,3 @@ class LipschitzEstimator(ABC, BaseEstimator):
         """For notebooks: scikit-learn's diagram, and a summary of the fit below it."""
         diagram = BaseEstimator._html_repr(self)
         return diagram + (summary.html(self) if self.__sklearn_is_fitted__() else "")
-
-
-def _spectral_bound(network: Network, scaling: Scaling, weights: Any) -> float:
-    """Return ∏ ‖W_i‖_op in the units of the data: cheap enough for every iteration."""
-    first, *others = network.linear(weights)
-    norms = map(_largest_gain, [first * scaling.scale[:, None], *others])
-    return math.prod(norms) / scaling.factor
-
-
-def _shrunk_to(model: Model, budget: float) -> Model:
-    """Shrink the last layer until the certificate itself is at most the budget.
-
-    Training stays within the budget by construction, up to rounding; the promise is exact.
-    """
-    part = float(np.finfo(model.weights[-1].dtype).eps)
-    while model.certificate.value > budget:
-        part = min(4 * part, 0.5)  # at half, the layer is zero in the end
-        *others, last = model.weights
-        factor = (1 - part) * (budget / model.certificate.value)
-        model = replace(model, weights=(*others, np.asarray(last * factor, last.dtype)))
-    return model
-
-
-def _largest_gain(matrix: np.ndarray) -> float:
-    """Largest singular value, by an eigenvalue: as exact as by singular values, and faster."""
-    size = float(np.max(np.abs(matrix))) or 1.0
-    unit = np.asarray(matrix, np.float64) / size  # whose squares neither overflow nor vanish
-    square = unit @ unit.T if len(unit) < unit.shape[1] else unit.T @ unit
-    return size * math.sqrt(np.linalg.eigvalsh(square)[-1])
-
-
-def _bar(title: str, most: int, verbose: bool) -> Any:
-    return Bar(title, most) if verbose else nullcontext()

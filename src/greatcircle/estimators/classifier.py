@@ -16,13 +16,15 @@ from greatcircle.objective import losses
 from greatcircle.objective.losses import Logistic, Loss, SoftmaxCrossEntropy
 from greatcircle.optimise import stopping
 from greatcircle.optimise.stopping import Rule
-from greatcircle.training.methods import Start
+from greatcircle.training.data import Names
+from greatcircle.training.methods import Initialisation
+from greatcircle.training.settings import FitSettings
 
 LOGITS = 1.0
 """Root mean square of the logits at the start (`docs/estimators.md`)."""
 
-OF_THE_GUESS = 0.01
-"""A classifier has learnt all when its loss is this part of the loss of equal probabilities."""
+LOW_LOSS = 0.01
+"""Training loss, relative to that of equal probabilities, at which training ends."""
 
 
 class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
@@ -37,7 +39,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         Units of each hidden layer; "auto" is (100,).
     activation, method, scaling, radius, max_iter, tol, batch_size, warm_start, checkpoint
         As for `LipschitzRegressor`.
-    checkpoint_seconds, resume, callbacks, verbose, dtype, random_state
+    checkpoint_interval, resume, callbacks, verbose, dtype, random_state
         As for `LipschitzRegressor`.
     lipschitz
         A Lipschitz bound on the logits that training never exceeds, per unit of X. With two
@@ -66,7 +68,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     True
     """
 
-    def _default_widths(self) -> tuple[int, ...]:
+    def _default_sizes(self) -> tuple[int, ...]:
         return (100,)
 
     def _checks_of_targets(self) -> dict[str, Any]:
@@ -129,6 +131,9 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
                 f"y has {known or 'no class'}; a classifier needs at least two classes"
             )
 
+    def _names(self) -> Names:
+        return Names(self._feature_names(), self.target_names_, self.classes_)
+
     def _criterion(self, outputs: int) -> Loss:
         if not isinstance(self.loss, str) and self.loss is not None:
             return losses.get(self.loss)
@@ -136,20 +141,24 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             raise ValueError(f"loss is {self.loss!r}; expected 'auto' or a loss object")
         return Logistic() if outputs == 1 else SoftmaxCrossEntropy()
 
-    def _start(self, start: Start, outputs: int) -> Start:
-        """Logits of root mean square `LOGITS` at the start; classes are not centred.
+    def _initialisation(self, settings: FitSettings, outputs: int) -> Initialisation:
+        """Return initial logits of root mean square `LOGITS`; classes are not centred.
 
-        One-hot rows have norm one. A single column of 0 and 1 has less, which is near enough.
+        One-hot rows have norm one. A single column of 0 and 1 has less, which is close enough.
         """
-        return start._replace(centred=False, headroom=1 / (LOGITS * outputs**0.5))
+        target_gain = 1 / (LOGITS * outputs**0.5)
+        return settings.initialisation._replace(centred=False, target_gain=target_gain)
 
     def _strata(self, rows: Rows) -> np.ndarray | None:
         return rows.targets
 
-    def _enough(self, outputs: int) -> Rule | None:
-        """Classes that can be told apart have no lowest loss: a part of the guess's will do."""
+    def _low_loss(self, outputs: int) -> Rule | None:
+        """Stop at a fraction of the loss of equal probabilities.
+
+        Separable classes have no lowest loss.
+        """
         guess = math.log(max(outputs, 2))
-        return stopping.LossBelow(OF_THE_GUESS * guess) if self.tol != 0 else None
+        return stopping.LossBelow(LOW_LOSS * guess) if self.tol != 0 else None
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """One iteration on these rows; the first call decides scaling, network and classes.

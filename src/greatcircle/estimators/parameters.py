@@ -49,6 +49,7 @@ NUMBERS = (
     "float16", "float32", "float64",
 )  # fmt: skip
 
+
 def encode(value: Any) -> Any:
     """As what `json.dumps` takes; TypeError where the value has no such form."""
     if value is None or type(value) in (bool, int, str):

@@ -10,6 +10,7 @@ from greatcircle.estimators.base import LipschitzEstimator
 from greatcircle.model import Model
 from greatcircle.objective import losses
 from greatcircle.objective.losses import Loss, Squared
+from greatcircle.training.data import Names
 
 LOSSES = ("squared", "huber")
 
@@ -62,9 +63,9 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     warm_start
         Whether `fit` goes on from the weights, the scaling and the curvature of the last fit.
     checkpoint
-        Folder for a checkpoint of training, written whenever `checkpoint_seconds` have gone by, and
+        Folder for a checkpoint of training, written whenever `checkpoint_interval` have gone by, and
         at the end.
-    checkpoint_seconds
+    checkpoint_interval
         Least time between two of them.
     resume
         Whether to go on from the checkpoint in that folder, bit for bit as if training had not
@@ -104,7 +105,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     (2000, 3)
     """
 
-    def _default_widths(self) -> tuple[int, ...]:
+    def _default_sizes(self) -> tuple[int, ...]:
         return (25, 30, 15)
 
     def _with_model(self, model: Model) -> Self:
@@ -127,6 +128,9 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
                 f"{self._outputs_seen}: give the same targets, or a new estimator"
             )
         return targets
+
+    def _names(self) -> Names:
+        return Names(self._feature_names(), self.target_names_, single_output=self._single_output)
 
     def _criterion(self, outputs: int) -> Loss:
         if isinstance(self.loss, str) and self.loss not in ("auto", *LOSSES):

@@ -1,51 +1,78 @@
-"""The only loop: gradient, direction, arc, step, turn, record, and whether to stop.
+"""The only loop: rows, gradient, direction, arc, step, turn, record.
 
-One compiled program, `visit_point`, does a whole iteration: it turns the weights, looks whether the
-loss fell, and if so works out all that the next turn needs. The accepted trial point is the next
-starting point, so the loop evaluates nothing twice, and a refused trial costs a forward pass only.
+`iterate` is a generator of states; what varies is a row schedule, a direction, a step rule and a
+stopping rule. `descend` consumes it: it collects the records, calls back, writes checkpoints and
+returns a `Result`. The iterations are compiled, several in one program (`iterations.py`).
 """
 
 import logging
-import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 
-from greatcircle._runtime import allocator as memories
-from greatcircle._runtime.precision import optimisation_level, precision
+from greatcircle._runtime.precision import precision
 from greatcircle._runtime.threads import one_thread
 from greatcircle.geometry import sphere
-from greatcircle.geometry.sphere import Tree
-from greatcircle.objective.objective import Custom, Objective
+from greatcircle.geometry.sphere import Packed, Tree
+from greatcircle.objective.function import function_objective
+from greatcircle.objective.objective import Objective
 from greatcircle.objective.problem import Problem
-from greatcircle.optimise import arc as arcs
-from greatcircle.optimise import directions, steps, stopping
-from greatcircle.optimise.arc import Arc, Here
-from greatcircle.optimise.directions import Direction, Place
+from greatcircle.optimise import directions, iterations, steps, stopping
+from greatcircle.optimise.checkpoint import Checkpoint
+from greatcircle.optimise.directions import Direction
+from greatcircle.optimise.history import History
+from greatcircle.optimise.iterations import Batch, Measured, Point
+from greatcircle.optimise.outcome import Ending, Outcome, Status
 from greatcircle.optimise.record import Evaluations, Record
+from greatcircle.optimise.schedules import AllRows, RandomBatches, RowSchedule
 from greatcircle.optimise.steps import Step
+from greatcircle.optimise.stopping import Rule
+
+__all__ = ["LostProcess", "Result", "State", "Update", "descend", "iterate"]
 
 log = logging.getLogger(__name__)
 
-MAX_HALVINGS = 30
-"""After so many halvings a float32 angle no longer moves float32 weights."""
-
-FULL_TURN = 2 * math.pi
-
-Visit = Callable[["Point", Array], tuple[Array, "Point"]]
 Callback = Callable[[Record, Tree], bool | None]
-Keep = Callable[[Any, Sequence[Record]], None]
+"""Called after each iteration; True stops the run."""
+
+Observer = Callable[[Record, Tree], Record]
+"""Completes a record with what it measures of the weights after the iteration."""
 
 
 class LostProcess(RuntimeError):
     """Another process of a run on several has ended, or cannot be reached."""
+
+
+class State(eqx.Module):
+    """Everything that decides how a run continues."""
+
+    radii: Float[Array, " layers"]
+    point: Point
+    stop: Any
+    """State of the stopping rules."""
+    rows: Any
+    """Position of the row schedule."""
+
+
+class Update(NamedTuple):
+    """A state that `iterate` reached, and the iterations that led there."""
+
+    state: State
+    records: tuple[Record, ...]
+    weights: tuple[Packed, ...]
+    """After each of these iterations, on the host."""
+    evaluations: Evaluations
+    """Passes of these iterations, and of trials that led nowhere."""
+    ending: Ending | None
+    """Why the run ended; None while it continues."""
 
 
 @dataclass(frozen=True)
@@ -56,102 +83,90 @@ class Result:
     """The best weights seen, which are the last accepted ones."""
     loss: float
     initial_loss: float
-    outcome: str
-    """"converged", "max_iter", "no_descent", "non_finite", "stopped" or "interrupted"."""
+    outcome: Outcome
     reason: str
-    """The same in words."""
+    """Why the run ended, in words."""
     records: list[Record]
     evaluations: Evaluations
-    """Of the whole run, the starting point included."""
+    """Of the whole run, including the starting point."""
     setup_seconds: float
-    """Compilation and the evaluation of the starting point."""
-    state: Any
-    """All that the loop knows at the end, to go on from: an argument of `descend`."""
+    """Compilation and evaluation of the starting point."""
+    state: State
+    """An argument of `descend`, to continue the run."""
 
     @property
-    def memory(self) -> Any:
-        """What the direction remembers, on the host: an argument of `descend`."""
-        return jax.device_get(self.state[1].memory)
+    def direction_state(self) -> Any:
+        """State of the direction, on the host: an argument of `descend`."""
+        return jax.device_get(self.state.point.direction_state)
 
     @property
     def converged(self) -> bool:
         """Whether the run ended because there was nothing left to gain."""
-        return self.outcome == "converged"
+        return self.outcome == Outcome.CONVERGED
 
     @property
-    def history(self) -> dict[str, np.ndarray]:
+    def history(self) -> History:
         """The records as columns."""
-        return {name: np.array([getattr(r, name) for r in self.records]) for name in Record._fields}
-
-
-class Point(NamedTuple):
-    """An accepted point and what to do next there."""
-
-    weights: sphere.Packed
-    heading: sphere.Packed
-    memory: Any
-    loss: Array
-    slope: Array
-    angle: Array
-    curvature: Array
-    predicted: Array
-    products: Array
+        return History.of(self.records)
 
 
 def descend(
-    problem: Problem | Any,
+    problem: Problem | Objective | Callable[[Tree], Array] | Any,
     weights: Tree,
     *,
     direction: Direction | None = None,
     step: Step | None = None,
-    stop: stopping.Rule | None = None,
+    stop: Rule | None = None,
+    rows: RowSchedule | RandomBatches | None = None,
     callback: Callback | None = None,
-    state: Any = None,
-    memory: Any = None,
-    records: Sequence[Record] = (),
-    keep: Keep | None = None,
+    observe: Observer | None = None,
+    checkpoint: Checkpoint | None = None,
+    state: State | None = None,
+    direction_state: Any = None,
 ) -> Result:
     """Minimise a loss over weights of fixed norm.
 
     Parameters
     ----------
     problem
-        A `Problem`, or any object with `loss(weights)`.
+        A `Problem`, a function of the weights, or any object with `loss(weights)`.
     weights
-        Where to start: a tuple of matrices (for your own objects, any pytree of them). The norm
-        of each is its radius, which never changes.
+        Where to start: a tuple of matrices (for your own loss, any pytree of them). The norm of
+        each is its radius, which never changes.
     direction
         By default the best that the objective allows, see `directions.automatic`. The paper's is
         `directions.Steepest()`.
     step
         By default `steps.Curvature()`, the paper's Method 1.
     stop
-        Stopping rules joined with `|`; by default at most 200 iterations, and no more when ten of
-        them gain less than a five-hundredth of the loss.
+        Stopping rules joined with `|`; by default at most 200 iterations, and until ten of them
+        gain less than a five-hundredth of the loss.
+    rows
+        A row schedule; by default all rows at every iteration.
     callback
         Called after each iteration with its record and the weights; return True to stop.
+    observe
+        Called like `callback`; returns the record, completed. It cannot stop the run.
+    checkpoint
+        Where to keep the run, and where to resume it from. The file is written at most once per
+        interval and at the end. In a run of several processes the first one writes it, and all
+        must see the folder.
     state
-        `state` of an earlier result with the same problem, direction and step: go on where that
-        ended, bit for bit as if it had not. `weights` then only give the shapes.
-    memory
-        `memory` of an earlier result with the same network and direction, whose problem may have
-        had other rows: what the direction has learnt, to start with.
-    records
-        Of the run that this one continues: numbers, stopping rules and the result's records go on
-        from them.
-    keep
-        Called after each iteration with the state and the records so far, from which
-        `descend(..., state=state, records=records)` would go on.
+        `state` of an earlier result with the same problem, direction and step: continue it, bit
+        for bit as if it had not ended. `weights` then only gives the shapes.
+    direction_state
+        `direction_state` of an earlier result with the same network and direction, possibly on
+        other rows: start with what the direction has learnt.
 
     Returns
     -------
     Result
-        Ctrl-C is a way to stop: the result then holds the best weights so far.
+        Ctrl-C stops the run, and the result holds the best weights so far.
 
     Raises
     ------
     LostProcess
-        When the rows are spread over several processes, and another one has ended.
+        If the rows are sharded over several processes, and another one has ended.
 
     Examples
     --------
@@ -164,11 +179,410 @@ def descend(
     >>> result.loss < result.initial_loss
     True
     """
-    weights, sizes, dtype = _checked_start(problem, weights)
-    objective: Objective = problem if isinstance(problem, Problem) else Custom(problem, dtype)
+    weights, sizes, dtype = _checked_weights(problem, weights)
+    with precision(dtype):
+        objective = _objective(problem, dtype)
     direction = direction or directions.automatic(objective)
     step = step or steps.Curvature()
     stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(2e-3)
+    _check_parts(objective, direction, step, stop)
+    with precision(dtype), one_thread():
+        schedule = rows if rows is not None else AllRows(objective)
+        stop = stop if schedule.can_converge else stopping.limits(stop)
+        begin = initial_state(weights, sizes, direction, stop, schedule, direction_state)
+        records: list[Record] = []
+        if checkpoint is not None:
+            checkpoint = checkpoint.bound_to(objective, direction, step)
+            if checkpoint.saved is not None:
+                state, records = checkpoint.saved.state(begin), list(checkpoint.saved.records)
+        state = begin if state is None else _restarted(state, stop, records)
+        run = _Run(state, records, float(objective.unit))
+        updates = iterate(
+            schedule, state, direction, step, stop, len(records), callback is not None
+        )
+        return _consume(run, updates, callback, observe, checkpoint)
+
+
+@dataclass
+class _Run:
+    """What a run has reached."""
+
+    state: State
+    records: list[Record]
+    unit: float
+    evaluations: Evaluations = field(default_factory=Evaluations)
+    initial_loss: float = float("inf")
+    setup_seconds: float = 0.0
+    ending: Ending | None = None
+
+    def result(self) -> Result:
+        """Return the result."""
+        outcome, reason = self.ending or Ending(Outcome.STOPPED, "")
+        return Result(
+            weights=_on_host(self.state.point.weights),
+            loss=float(self.state.point.loss) * self.unit,
+            initial_loss=self.initial_loss,
+            outcome=outcome,
+            reason=reason,
+            records=self.records,
+            evaluations=self.evaluations,
+            setup_seconds=self.setup_seconds,
+            state=self.state,
+        )
+
+
+def _consume(
+    run: _Run,
+    updates: Iterator[Update],
+    callback: Callback | None,
+    observe: Observer | None,
+    checkpoint: Checkpoint | None,
+) -> Result:
+    """Follow a run to its end: collect records, call back, write checkpoints."""
+    started = time.perf_counter()
+    try:
+        for update in updates:
+            new = [
+                observe(record, sphere.unpack(weights)) if observe else record
+                for record, weights in zip(update.records, update.weights, strict=True)
+            ]
+            # In one statement: Ctrl-C must not separate state and records.
+            run.state, run.records, run.evaluations, run.ending = (
+                update.state,
+                run.records + new,
+                run.evaluations.plus(update.evaluations),
+                update.ending,
+            )
+            if run.setup_seconds == 0:
+                run.setup_seconds = time.perf_counter() - started
+                run.initial_loss = float(update.state.point.loss) * run.unit
+            if callback is not None:
+                for record, weights in zip(new, update.weights, strict=True):
+                    if callback(record, sphere.unpack(weights)):
+                        run.ending = Ending(Outcome.STOPPED, "the callback asked to stop")
+            if checkpoint is not None:
+                checkpoint.write_if_due(run.state, run.records)
+            if run.ending is not None:
+                break
+    except KeyboardInterrupt:
+        run.ending = Ending(Outcome.INTERRUPTED, "interrupted from the keyboard")
+    except jax.errors.JaxRuntimeError as error:
+        _raise_lost_process(run, checkpoint, error)
+        raise
+    result = run.result()
+    log.info("%s after %d iterations: %s", result.outcome, len(run.records), result.reason)
+    if checkpoint is not None:
+        checkpoint.write(run.state, run.records)
+    return result
+
+
+def iterate(
+    schedule: RowSchedule | RandomBatches,
+    state: State,
+    direction: Direction,
+    step: Step,
+    stop: Rule,
+    recorded: int = 0,
+    one_by_one: bool = False,
+) -> Iterator[Update]:
+    """Yield the states of a run, the first one when its point has been evaluated.
+
+    Parameters
+    ----------
+    schedule
+        Which rows each iteration sees.
+    state
+        Where to start.
+    direction, step, stop
+        The method, and when it ends.
+    recorded
+        Number of iterations before this run.
+    one_by_one
+        Whether to yield after each iteration, for callbacks that may stop the run.
+    """
+    advance = _Advance(direction, step, stop)
+    if isinstance(schedule, RandomBatches):
+        yield from _sampled(advance, schedule, state, recorded)
+        return
+    if not np.isfinite(state.point.loss):
+        state, update = advance.evaluate(schedule, state)
+        yield update
+        if update.ending is not None:
+            return
+    else:
+        schedule.seek(state.rows)
+    while True:
+        batch = schedule.next()
+        if isinstance(batch, Ending):
+            yield Update(state, (), (), Evaluations(), batch)
+            return
+        fraction, sees_all = schedule.fraction, schedule.uses_all_rows
+        result, seconds = advance(batch, state, schedule.rows, one_by_one)
+        records = advance.records(result, recorded, seconds, fraction)
+        recorded += len(records)
+        rejected = Evaluations(forward=float(result.forward)).times(fraction)
+        evaluations = _total(records).plus(rejected)
+        rule = stopping.fired_rule(stop, result.stop_state)
+        status, changed = Status(int(result.status)), False
+        if sees_all:
+            ending = _ending(status, result.point, rule, recorded)
+        else:
+            ending, changed = schedule.update(status, bool(records), rule)
+        state = State(state.radii, result.point, result.stop_state, schedule.position)
+        if changed:
+            forgotten = replace(
+                state,
+                point=_unevaluated_again(state.point),
+                stop=stopping.restart(stop, state.stop),
+            )
+            state, update = advance.evaluate(schedule, forgotten)
+            evaluations, ending = evaluations.plus(update.evaluations), update.ending
+        yield Update(state, records, _weights_of(result, len(records)), evaluations, ending)
+        if ending is not None:
+            return
+
+
+@dataclass(frozen=True)
+class _Advance:
+    """Calls of the compiled program of a method."""
+
+    direction: Direction
+    step: Step
+    stop: Rule
+
+    def __call__(
+        self, batch: Batch, state: State, rows: int, one_by_one: bool
+    ) -> tuple[iterations.Result, float]:
+        """Run one program; return its result on the host where it is small, and the seconds."""
+        length = 1
+        if batch.chooser is None:
+            length = iterations.program_length(rows, state.point.weights)
+        return self._run(batch, state, 1 if one_by_one else length, length)
+
+    def evaluate(self, schedule: RowSchedule, state: State) -> tuple[State, Update]:
+        """Evaluate the point of a state."""
+        batch = schedule.start()
+        fraction = schedule.fraction
+        length = 1
+        if batch.chooser is None:
+            length = iterations.program_length(schedule.rows, state.point.weights)
+        result, _ = self._run(batch, state, 0, length)
+        evaluations, ending = Evaluations(forward=1), None
+        if int(result.status) == Status.NON_FINITE_LOSS:
+            ending = Ending(Outcome.NON_FINITE, "the loss is not finite at the start")
+        else:
+            evaluations = evaluations.plus(self._accepted(result.point.products))
+        state = State(state.radii, result.point, result.stop_state, schedule.position)
+        return state, Update(state, (), (), evaluations.times(fraction), ending)
+
+    def records(
+        self, result: iterations.Result, recorded: int, seconds: float, fraction: float
+    ) -> tuple[Record, ...]:
+        """Return the records of a program; its iterations share its time equally."""
+        count = int(result.count)
+        columns = Measured(*(np.asarray(column)[:count].tolist() for column in result.measured))
+        records = []
+        for i in range(count):
+            row = Measured(*(column[i] for column in columns))
+            spent = Evaluations(forward=row.forward).plus(self._accepted(row.products))
+            records.append(
+                Record(
+                    recorded + i + 1,
+                    row.loss,
+                    row.angle,
+                    row.slope,
+                    row.curvature,
+                    row.predicted,
+                    row.actual,
+                    row.halvings,
+                    *spent.times(fraction),
+                    seconds / count,
+                )
+            )
+        return tuple(records)
+
+    def _accepted(self, products: Any) -> Evaluations:
+        """Return what an accepted point costs beyond its forward pass."""
+        return Evaluations(backward=1, products=float(products)).plus(self.step.cost)
+
+    def _run(
+        self, batch: Batch, state: State, limit: int, length: int
+    ) -> tuple[iterations.Result, float]:
+        started = time.perf_counter()
+        result = iterations.descending_iterations(
+            batch,
+            state.radii,
+            state.point,
+            self.stop,
+            state.stop,
+            np.asarray(limit, np.int32),
+            direction=self.direction,
+            step=self.step,
+            length=length,
+        )
+        result.status.block_until_ready()
+        return result, time.perf_counter() - started
+
+
+def _sampled(
+    advance: _Advance, schedule: RandomBatches, state: State, recorded: int
+) -> Iterator[Update]:
+    """Yield a state after each round of steps that random batches chose."""
+    stop, unit = advance.stop, float(schedule.objective.unit)
+    loss = float(schedule.loss(state.point.weights)) * unit
+    state = eqx.tree_at(
+        lambda s: s.point.loss, state, jnp.asarray(loss / unit, state.point.loss.dtype)
+    )
+    spent = Evaluations(forward=1)
+    while True:
+        rule = stopping.fired_rule(stop, state.stop)
+        ending = None if rule is None else _rule_ending(rule)
+        yield Update(state, (), (), spent, ending)
+        if ending is not None:
+            return
+        started = time.perf_counter()
+        weights = schedule.conditioned(state.point.weights)
+        radii = sphere.norm(weights)
+        point, angle = iterations.sampled_iterations(
+            schedule,
+            radii,
+            eqx.tree_at(lambda p: p.weights, state.point, weights),
+            direction=advance.direction,
+            step=advance.step,
+            length=schedule.steps,
+        )
+        before, loss = loss, float(point.loss) * unit
+        spent = Evaluations(forward=schedule.passes + 1, backward=schedule.passes)
+        if not np.isfinite(loss):
+            ending = Ending(Outcome.NON_FINITE, "the loss is not finite after a step")
+            yield Update(state, (), (), spent, ending)
+            return
+        recorded += 1
+        nan = float("nan")
+        seconds = time.perf_counter() - started
+        record = Record(
+            recorded, loss, float(angle), nan, nan, nan, before - loss, 0, *spent, seconds
+        )
+        state = State(radii, point, stop.update(state.stop, record), state.rows)
+        yield Update(state, (record,), (_host(point.weights),), spent, None)
+        spent = Evaluations()
+
+
+def initial_state(
+    weights: Tree,
+    radii: np.ndarray,
+    direction: Direction,
+    stop: Rule,
+    schedule: RowSchedule | RandomBatches,
+    direction_state: Any = None,
+) -> State:
+    """Return the state before the first point has been evaluated."""
+    point = iterations.unevaluated(sphere.pack(weights), direction, direction_state)
+    position = () if isinstance(schedule, RandomBatches) else schedule.position
+    return State(jnp.asarray(radii), point, stop.init(), position)
+
+
+def _restarted(state: State, stop: Rule, records: Sequence[Record]) -> State:
+    """Return the state with the stopping rules as they are after the records."""
+    rules = stop.init()
+    for record in records:
+        rules = stop.update(rules, record)
+    return replace(state, stop=rules)
+
+
+def _unevaluated_again(point: Point) -> Point:
+    """Return a point that is to be evaluated on other rows."""
+    infinite, zero = jnp.full_like(point.loss, jnp.inf), jnp.zeros_like(point.angle)
+    return eqx.tree_at(lambda p: (p.loss, p.angle), point, (infinite, zero))
+
+
+def _ending(status: Status, point: Point, rule: Rule | None, recorded: int) -> Ending | None:
+    """Return outcome and reason of a run on all rows, or None while it continues."""
+    match status:
+        case Status.RUNNING:
+            return None
+        case Status.RULE_FIRED if rule is not None:
+            return _rule_ending(rule)
+        case Status.ZERO_GRADIENT:
+            return Ending(Outcome.CONVERGED, "the gradient along the spheres is zero")
+        case Status.NON_FINITE_GRADIENT:
+            return Ending(Outcome.NON_FINITE, "the gradient is not finite")
+        case Status.NON_FINITE_ANGLE:
+            return Ending(Outcome.NON_FINITE, "the angle of the step rule is not finite")
+        case Status.UPHILL:
+            return Ending(Outcome.NO_DESCENT, "the direction does not lead downhill")
+        case Status.NO_ANGLE:
+            return Ending(Outcome.NO_DESCENT, "the step rule finds no angle with a lower loss")
+        case _:
+            return _no_decrease(point, recorded)
+
+
+def _rule_ending(rule: Rule) -> Ending:
+    return Ending(Outcome.CONVERGED if rule.converged else Outcome.MAX_ITER, rule.reason)
+
+
+def _no_decrease(point: Point, recorded: int) -> Ending:
+    """Return how a run ends whose loss does not fall along the arc: at rounding, or not."""
+    dtype = point.loss.dtype
+    digits = 4 * float(jnp.finfo(dtype).eps)
+    # Losses are in units of that of the zero function. When a sum of squares has fallen far below
+    # one, the residuals themselves are rounded.
+    rounding = digits * abs(float(point.loss)) + digits**2
+    if abs(float(point.predicted)) > rounding:
+        reason = f"no lower loss after {iterations.MAX_HALVINGS} halvings of the angle"
+        return Ending(Outcome.NO_DESCENT, reason)
+    reason = f"the decrease still possible is below the rounding of {dtype}"
+    if recorded:
+        return Ending(Outcome.CONVERGED, reason)
+    wider = "float64, or " if dtype == np.float32 else ""
+    return Ending(
+        Outcome.NO_DESCENT, f"{reason} already at the start: try {wider}other units of the data"
+    )
+
+
+def _raise_lost_process(run: _Run, checkpoint: Checkpoint | None, error: Exception) -> None:
+    """Raise LostProcess where an error of JAX means that another process has ended."""
+    if jax.process_count() == 1:
+        return
+    lost = LostProcess(
+        f"iteration {len(run.records) + 1} did not end, because another process of the run has "
+        "ended or cannot be reached: look for its error, and start all of them again"
+    )
+    if checkpoint is not None:
+        checkpoint.write(run.state, run.records)
+        lost.add_note(f"the checkpoint is {checkpoint.path}; resume it with resume=True")
+    raise lost from error
+
+
+def _total(records: Sequence[Record]) -> Evaluations:
+    total = Evaluations()
+    for record in records:
+        total = total.plus(Evaluations(*(getattr(record, name) for name in Evaluations._fields)))
+    return total
+
+
+def _weights_of(result: iterations.Result, count: int) -> tuple[Packed, ...]:
+    """Return the weights after each iteration of a program, on the host."""
+    if count == 0:
+        return ()
+    rows = np.asarray(result.weights)
+    return tuple(replace(result.point.weights, rows=rows[i]) for i in range(count))
+
+
+def _host(weights: Packed) -> Packed:
+    return jax.device_get(weights)
+
+
+def _on_host(weights: Packed) -> Tree:
+    """Return the matrices as NumPy arrays, cut on the host: cutting on the device compiles."""
+    return sphere.unpack(_host(weights))
+
+
+def _objective(problem: Any, dtype: np.dtype) -> Objective:
+    return problem if isinstance(problem, Objective) else function_objective(problem, dtype)
+
+
+def _check_parts(objective: Objective, direction: Any, step: Any, stop: Any) -> None:
     for name, given, method, example in (
         ("direction", direction, "choose", "directions.Steepest()"),
         ("step", step, "propose", "steps.Curvature()"),
@@ -178,253 +592,38 @@ def descend(
             raise TypeError(f"{name} is {given!r}; expected an object such as {example}")
     direction.check(objective)
     step.check(objective)
-    trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
-
-    with precision(dtype), memories.kept(), one_thread():
-        radii, point = state or (jnp.asarray(sizes), nowhere(weights, direction, memory))
-        visit = partial(visit_point, objective, radii, direction=direction, step=step)
-        evaluations, records, ending = Evaluations(), list(records), None
-        initial_loss, setup_seconds, unit = math.inf, 0.0, float(objective.unit)
-        try:
-            started = time.perf_counter()
-            if state is None:
-                accepted, point = visit(point, point.angle)
-                evaluations = evaluations.plus(trial_cost)
-                if accepted:
-                    evaluations = evaluations.plus(spent_on(accepted_cost, point))
-                else:
-                    ending = "non_finite", "the loss is not finite at the start"
-            initial_loss = float(point.loss) * unit
-            setup_seconds = time.perf_counter() - started
-            while not ending and not (ending := _ending(point, records, stop)):
-                started = time.perf_counter()
-                moved, angle, halvings = _search(visit, point)
-                spent = trial_cost.times(halvings + 1)
-                if moved is None:
-                    evaluations = evaluations.plus(spent)
-                    ending = _stuck(point, initial_loss / unit, records, halvings)
-                    break
-                spent = spent.plus(spent_on(accepted_cost, moved))
-                evaluations = evaluations.plus(spent)
-                seconds = time.perf_counter() - started
-                records.append(
-                    record_of(len(records) + 1, unit, point, moved, angle, halvings, spent, seconds)
-                )
-                point = moved
-                if callback and callback(records[-1], on_host(point.weights)):
-                    ending = "stopped", "the callback asked to stop"
-                if keep:
-                    keep((radii, point), records)
-        except KeyboardInterrupt:
-            ending = "interrupted", "interrupted from the keyboard"
-        except jax.errors.JaxRuntimeError as error:
-            _check_others(len(records) + 1, error)
-            raise
-        outcome, reason = ending
-        log.info("%s after %d iterations: %s", outcome, len(records), reason)
-        result = result_at((radii, point), unit, ending, records)
-        return replace(
-            result,
-            initial_loss=initial_loss,
-            evaluations=evaluations,
-            setup_seconds=setup_seconds,
-        )
 
 
-def _check_others(iteration: int, error: Exception) -> None:
-    """Where there are other processes, an error of JAX's means that one of them is gone."""
-    if jax.process_count() > 1:
-        raise LostProcess(
-            f"iteration {iteration} did not end, because another process of the run has ended or "
-            "cannot be reached: look for its error, and start all of them again"
-        ) from error
-
-
-def result_at(
-    state: Any, unit: float, ending: tuple[str, str], records: Sequence[Record]
-) -> Result:
-    """A run that ends in this state, of whose beginning nothing is known."""
-    point = state[1]
-    outcome, reason = ending
-    return Result(
-        weights=on_host(point.weights),
-        loss=float(point.loss) * unit,
-        initial_loss=math.nan,
-        outcome=outcome,
-        reason=reason,
-        records=list(records),
-        evaluations=Evaluations(),
-        setup_seconds=0.0,
-        state=state,
-    )
-
-
-# Higher levels take a second longer, and the program is no faster for it: its time is in matrix
-# products, which come from a library.
-@partial(jax.jit, static_argnames=("direction", "step"), compiler_options=optimisation_level(1))
-def visit_point(
-    objective: Objective,
-    radii: Array,
-    point: Point,
-    angle: Array,
-    *,
-    direction: Direction,
-    step: Step,
-) -> tuple[Array, Point]:
-    """Turn from `point` by `angle`; stand there if the loss is lower, else stay."""
-    way = Arc(point.weights, point.heading, radii)
-    weights = way.point(angle)
-    matrices = sphere.unpack(weights)
-    loss, left = objective.forward(matrices)
-    # A full turn leads back to the start, where rounding may pretend a decrease.
-    accepted = jnp.isfinite(loss) & (loss < point.loss) & (angle < FULL_TURN)
-
-    def stand() -> Point:
-        gradient, more = objective.backward(matrices, left)
-        gradient = sphere.pack(gradient)
-        place = Place(
-            objective,
-            weights,
-            sphere.scale(sphere.project(weights, gradient, radii), radii),
-            more,
-            radii,
-            way,
-            angle,
-            point.loss - loss,
-        )
-        chosen = direction.choose(place, point.memory)
-        arc = Arc(weights, chosen.heading, radii)
-        slope = arcs.slope(arc, gradient)
-        proposal = step.propose(Here(objective, arc, gradient, more, loss, slope))
-        products = jnp.asarray(chosen.products, loss.dtype)
-        return Point(weights, chosen.heading, chosen.memory, loss, slope, *proposal, products)
-
-    return accepted, jax.lax.cond(accepted, stand, lambda: point)
-
-
-def _search(visit: Visit, point: Point) -> tuple[Point | None, float, int]:
-    """The authors' safeguard: halve the angle until the loss falls, a bounded number of times."""
-    angle = point.angle
-    for halvings in range(MAX_HALVINGS + 1):
-        accepted, moved = visit(point, angle)
-        if accepted:
-            return moved, float(angle), halvings
-        angle = angle / 2
-    return None, 0.0, MAX_HALVINGS
-
-
-def _ending(point: Point, records: list[Record], stop: stopping.Rule) -> tuple[str, str] | None:
-    """Outcome and reason, when this point is the last."""
-    slope, angle = float(point.slope), float(point.angle)
-    if not math.isfinite(slope):
-        return "non_finite", "the gradient is not finite"
-    if slope == 0:
-        return "converged", "the gradient along the spheres is zero"
-    if rule := stop.fired(records):
-        return "converged" if rule.converged else "max_iter", f"{rule.meaning}, {rule!r}"
-    if slope > 0:
-        return "no_descent", "the direction does not lead downhill"
-    if not math.isfinite(angle):
-        return "non_finite", "the step rule's angle is not finite"
-    if angle <= 0:
-        return "no_descent", "the step rule finds no angle with a lower loss"
-    return None
-
-
-def _stuck(
-    point: Point, initial_loss: float, records: list[Record], halvings: int
-) -> tuple[str, str]:
-    """No lower loss along the arc: arrived as far as the precision goes, or not."""
-    digits = 4 * float(jnp.finfo(point.loss.dtype).eps)
-    # Of a sum of squares that has come down to nothing, the residuals themselves are rounded.
-    rounding = digits * abs(float(point.loss)) + digits**2 * abs(initial_loss)
-    if abs(float(point.predicted)) > rounding:
-        return "no_descent", f"no lower loss after {halvings} halvings of the angle"
-    left = f"what is left to gain is below the rounding of {point.loss.dtype}"
-    if records:
-        return "converged", left
-    wider = "float64, or " if point.loss.dtype == np.float32 else ""
-    return "no_descent", f"{left}, at the start already: try {wider}other units of the data"
-
-
-def record_of(
-    iteration: int,
-    unit: float,
-    before: Point,
-    after: Point,
-    angle: float,
-    halvings: int,
-    spent: Evaluations,
-    seconds: float,
-) -> Record:
-    loss = float(after.loss) * unit
-    return Record(
-        iteration=iteration,
-        loss=loss,
-        angle=angle,
-        slope=float(before.slope) * unit,
-        curvature=float(before.curvature) * unit,
-        predicted=float(before.predicted) * unit,
-        actual=float(before.loss) * unit - loss,
-        halvings=halvings,
-        **spent._asdict(),
-        seconds=seconds,
-    )
-
-
-def start_of(problem: Problem, weights: Tree, direction: Direction | None) -> tuple[Array, Point]:
-    """A state of the form that a run of this problem has, to read one from a file by."""
-    weights, sizes, dtype = _checked_start(problem, weights)
-    with precision(dtype):
-        point = nowhere(weights, direction or directions.automatic(problem))
-        return jnp.asarray(sizes), point
-
-
-def nowhere(weights: Tree, direction: Direction, memory: Any = None) -> Point:
-    """Before the first point: any finite loss is lower, and a turn by zero leads to `weights`."""
-    packed = sphere.pack(weights)
-    nan = jnp.full((), jnp.nan, packed.rows.dtype)
-    return Point(
-        weights=packed,
-        heading=replace(packed, rows=np.zeros_like(packed.rows)),
-        memory=direction.start(packed) if memory is None else memory,
-        loss=jnp.full_like(nan, jnp.inf),
-        slope=nan,
-        angle=jnp.zeros_like(nan),
-        curvature=nan,
-        predicted=nan,
-        products=jnp.zeros_like(nan),
-    )
-
-
-def spent_on(cost: Evaluations, point: Point) -> Evaluations:
-    """What standing on a point has cost."""
-    return cost.plus(Evaluations(products=float(point.products)))
-
-
-def on_host(weights: sphere.Packed) -> Tree:
-    """The matrices as NumPy arrays, cut on the host: cutting on the device would compile."""
-    return sphere.unpack(jax.device_get(weights))
-
-
-def _checked_start(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:
-    """Weights as arrays of the working precision, and their radii."""
+def _checked_weights(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:
+    """Return the weights as arrays of the working precision, and their radii."""
     if isinstance(problem, Problem):
         weights, dtype = problem.network.check_weights(weights), problem.dtype
     else:
         weights = jax.tree.map(np.asarray, weights)
         wide = any(w.dtype == np.float64 for w in jax.tree.leaves(weights))
         dtype = np.dtype(np.float64 if wide else np.float32)
-    try:
-        sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in jax.tree.leaves(weights)]
-    except (TypeError, ValueError):
-        raise ValueError("weights has entries that are not numbers; expected matrices") from None
-    if not sizes:
+    leaves = jax.tree_util.tree_leaves_with_path(weights)
+    if not leaves:
         raise ValueError("weights is empty; expected at least one matrix")
-    for i, size in enumerate(sizes):
-        if not (np.isfinite(size) and size > 0):
-            raise ValueError(
-                f"weights[{i}] has norm {size}; expected finite matrices that are not zero, "
-                "since the norm of each is its radius"
-            )
-    return jax.tree.map(lambda w: np.asarray(w, dtype), weights), np.asarray(sizes, dtype), dtype
+    radii = [_radius(f"weights{jax.tree_util.keystr(path)}", leaf) for path, leaf in leaves]
+    return jax.tree.map(lambda w: np.asarray(w, dtype), weights), np.asarray(radii, dtype), dtype
+
+
+def _radius(name: str, leaf: np.ndarray) -> float:
+    """Return the norm of a leaf, or raise an error that says how to optimise without it."""
+    try:
+        radius = float(np.linalg.norm(np.asarray(leaf, np.float64)))
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} has entries that are not numbers; expected a matrix") from None
+    if leaf.ndim < 2:
+        raise ValueError(
+            f"{name} has shape {leaf.shape}; expected a matrix, whose norm is kept: reshape a "
+            "vector to (n, 1) to keep its norm, or leave constants out of the weights and use them "
+            "in the loss directly"
+        )
+    if not (np.isfinite(radius) and radius > 0):
+        raise ValueError(
+            f"{name} has norm {radius}; expected a finite matrix that is not zero, since its norm "
+            "is its radius: leave a constant zero out of the weights"
+        )
+    return radius

@@ -1,8 +1,8 @@
 """Majorants of the loss along an arc: the paper's, a tighter one, and a proved one.
 
-Each is a handful of numbers taken at the start of the arc, with its value at any angle, less L(w).
-`steps.py` minimises them; `docs/method2.md` derives them and says what is proved and what rests on
-the paper's Assumption 1.
+Each is a small set of numbers computed at the start of the arc, and its value at any angle, less
+L(w). `majorised.py` minimises them; `docs/method2.md` derives them and says what is proved and what
+rests on the paper's Assumption 1.
 """
 
 import math
@@ -14,8 +14,19 @@ from jax import Array
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Tree
 from greatcircle.network import gains
-from greatcircle.objective.problem import Problem
-from greatcircle.optimise.arc import Here
+from greatcircle.objective.objective import LayeredObjective, layered
+from greatcircle.optimise.arc import ArcStart
+
+__all__ = [
+    "DataMajorantTerms",
+    "MajorantTerms",
+    "SmoothMajorantTerms",
+    "Terms",
+    "data_majorant_terms",
+    "input_bounds",
+    "majorant_terms",
+    "smooth_majorant_terms",
+]
 
 
 class Terms(Protocol):
@@ -25,13 +36,13 @@ class Terms(Protocol):
         """At angle t."""
         ...
 
-    def lowest(self) -> Array:
-        """An angle that is surely below the minimum's."""
+    def lower_limit(self) -> Array:
+        """Return an angle below the minimiser."""
         ...
 
 
 class Turning(NamedTuple):
-    """How the layers turn, one entry for each, for layers of any speed."""
+    """Terms of Eq. (23) for each layer, at any speed."""
 
     alpha: Array
     """⟨∇_i, W_i⟩."""
@@ -72,7 +83,7 @@ class Turning(NamedTuple):
         return gains.gains(w**2 * self.WW + w * u * self.WU + u**2 * self.UU)
 
     def newton(self, growth: Array) -> Array:
-        """A tenth of an angle that the minimum is not below, where E‖Δf‖² ≈ growth² t²."""
+        """Return a tenth of a lower bound on the minimiser, where E‖Δf‖² ≈ growth² t²."""
         rate = jnp.sum(self.speed * self.rate / self.gain)
         curvature = self.curvature * growth**2 + jnp.sum(jnp.abs(self.alpha))
         newton = jnp.sum(self.beta * self.speed) / jnp.where(curvature > 0, curvature, 1)
@@ -80,7 +91,7 @@ class Turning(NamedTuple):
 
 
 def _through(changes: Array, gain: Array) -> Array:
-    """Σ_i change_i ∏_{j>i} gain_j: what is left at the output of each layer's change."""
+    """Return Σ_i change_i ∏_{j>i} gain_j, the effect of all changes on the output."""
     total = jnp.zeros_like(changes[0])
     for change, g in zip(changes, gain, strict=True):
         total = g * total + change
@@ -88,27 +99,27 @@ def _through(changes: Array, gain: Array) -> Array:
 
 
 class MajorantTerms(NamedTuple):
-    """The numbers of Eq. (22) and (23)."""
+    """The majorant of Eqs. (22) and (23)."""
 
     turning: Turning
-    seen: Array
-    """Bound on the root mean square of what each layer sees: √Q ∏_{j<i} ‖W_j‖_op."""
+    inputs: Array
+    """Bound on the root mean square of each layer's input: √Q ∏_{j<i} ‖W_j‖_op."""
 
     def value(self, t: Array) -> Array:
         """Right-hand side of Eq. (22) at angle t, less L(w)."""
         # P1 − P2 as a sum of products of positive numbers, which does not cancel for small t.
         moved = self.turning.moved(t)
-        growth = _through(moved * self.seen, self.turning.gain + moved)
+        growth = _through(moved * self.inputs, self.turning.gain + moved)
         return self.turning.linear(t) + 0.5 * self.turning.curvature * growth**2
 
-    def lowest(self) -> Array:
+    def lower_limit(self) -> Array:
         """See `docs/method2.md`."""
         turning = self.turning
-        return turning.newton(_through(turning.speed * turning.rate * self.seen, turning.gain))
+        return turning.newton(_through(turning.speed * turning.rate * self.inputs, turning.gain))
 
 
 class DataMajorantTerms(NamedTuple):
-    """Three numbers for each layer, means over the rows."""
+    """The tighter majorant: three means over the rows for each layer."""
 
     turning: Turning
     hh: Array
@@ -127,26 +138,26 @@ class DataMajorantTerms(NamedTuple):
         growth = _through(moved, self.turning.gains(t))
         return self.turning.linear(t) + 0.5 * self.turning.curvature * growth**2
 
-    def lowest(self) -> Array:
+    def lower_limit(self) -> Array:
         """As for the paper's majorant."""
         turning = self.turning
         return turning.newton(_through(turning.speed * jnp.sqrt(self.uu), turning.gain))
 
 
 class SmoothMajorantTerms(NamedTuple):
-    """What bounds the second derivative along the arc."""
+    """The proved majorant: bounds on the second derivative along the arc."""
 
     turning: Turning
     slope: Array
     """L̄'(0)."""
     largest: Array
     """Norm of the largest input."""
-    pull: Array
+    output_gradient: Array
     """Root mean square of the loss's gradient in the outputs, at the start."""
-    bent: float
+    max_second_derivative: float
     """Bound on `|ρ''|`."""
-    constant: bool
-    """Whether layers also see a constant unit."""
+    bias: bool
+    """Whether layers also have a constant input."""
 
     def value(self, t: Array) -> Array:
         """slope·t + ½ t² max L̄'' over [0, t]."""
@@ -161,30 +172,33 @@ class SmoothMajorantTerms(NamedTuple):
         third = turning.speed**2 * first  # ‖Γ''‖
         h, dh, ddh = self.largest, jnp.zeros_like(t), jnp.zeros_like(t)
         for i in range(len(first)):
-            h = jnp.hypot(h, 1.0) if self.constant else h
+            h = jnp.hypot(h, 1.0) if self.bias else h
             ddz = ddh * first[i] + 2 * dh * second[i] + h * third[i]
             dh = dh * first[i] + h * second[i]
             h = h * first[i]
-            ddh = ddz + (self.bent * dh**2 if i < len(first) - 1 else 0)
+            ddh = ddz + (self.max_second_derivative * dh**2 if i < len(first) - 1 else 0)
         c = turning.curvature
-        return c * dh**2 + (self.pull + c * dh * t) * ddh
+        return c * dh**2 + (self.output_gradient + c * dh * t) * ddh
 
-    def lowest(self) -> Array:
+    def lower_limit(self) -> Array:
         """The bound grows with t, so the minimum is not above that of its start; a thousandth."""
         return -1e-3 * self.slope / self.curvature(jnp.full_like(self.slope, 1e-3))
 
 
-def _turning(here: Here) -> tuple[Turning, Tree]:
+def _layered(start: ArcStart) -> LayeredObjective:
+    return layered(start.objective, "a majorant", "steps.Curvature()")
+
+
+def _turning(start: ArcStart) -> tuple[Turning, Tree]:
     """α, β and the norms of Eq. (23) at the start of an arc; and the unit headings U."""
-    arc, objective = here.arc, here.objective
-    assert isinstance(objective, Problem)  # `check` has made sure
-    tangent = sphere.project(arc.weights, here.gradient, arc.radii)
+    arc, objective = start.arc, _layered(start)
+    tangent = sphere.project(arc.weights, start.gradient, arc.radii)
     units = sphere.normalise(arc.heading, arc.radii)
     W, U = (gains.aligned(sphere.unpack(x)) for x in (arc.weights, units))
     WW, WU, UU = gains.grams(W, W), gains.grams(W, U), gains.grams(U, U)
     gain, rate = jnp.split(gains.gains(jnp.concatenate([WW, UU])), 2)
     return Turning(
-        alpha=sphere.inner(here.gradient, arc.weights),
+        alpha=sphere.inner(start.gradient, arc.weights),
         beta=-sphere.inner(tangent, units),
         speed=arc.speeds,
         gain=gain,
@@ -196,40 +210,38 @@ def _turning(here: Here) -> tuple[Turning, Tree]:
     ), units
 
 
-def majorant_terms(here: Here) -> MajorantTerms:
+def majorant_terms(start: ArcStart) -> MajorantTerms:
     """α, β, P1, P2 and Q of Eq. (23) at the start of an arc."""
-    turning, _ = _turning(here)
-    assert isinstance(here.objective, Problem)
-    return MajorantTerms(turning, seen(here.objective, turning.gain))
+    turning, _ = _turning(start)
+    return MajorantTerms(turning, input_bounds(_layered(start), turning.gain))
 
 
-def seen(problem: Problem, gain: Array) -> Array:
-    """Bound on the root mean square of what each layer sees, constant unit included."""
-    square, roots = problem.mean_square_input, []
+def input_bounds(objective: LayeredObjective, gain: Array) -> Array:
+    """Return bounds on the root mean square of each layer's input, constant unit included."""
+    square, roots = objective.mean_square_input, []
     for g in gain:
-        square = square + problem.network.bias
+        square = square + objective.network.bias
         roots.append(jnp.sqrt(square))
         square = g**2 * square
     return jnp.stack(roots)
 
 
-def data_majorant_terms(here: Here) -> DataMajorantTerms:
+def data_majorant_terms(start: ArcStart) -> DataMajorantTerms:
     """The means over the rows, at the start of an arc."""
-    turning, units = _turning(here)
-    assert isinstance(here.objective, Problem)
-    return DataMajorantTerms(turning, *here.objective.moments(sphere.unpack(units), here.left))
+    turning, units = _turning(start)
+    return DataMajorantTerms(turning, *_layered(start).moments(sphere.unpack(units), start.cache))
 
 
-def smooth_majorant_terms(here: Here) -> SmoothMajorantTerms:
+def smooth_majorant_terms(start: ArcStart) -> SmoothMajorantTerms:
     """Norms, at the start of an arc."""
-    turning, _ = _turning(here)
-    assert isinstance(here.objective, Problem)
-    network = here.objective.network
+    turning, _ = _turning(start)
+    objective = _layered(start)
+    network = objective.network
     return SmoothMajorantTerms(
         turning,
-        here.slope,
-        here.objective.largest_input(),
-        here.objective.pull(here.left),
+        start.slope,
+        objective.largest_input(),
+        objective.output_gradient(start.cache),
         network.activation.max_second_derivative or 0.0,
         network.bias,
     )

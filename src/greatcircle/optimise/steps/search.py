@@ -1,12 +1,13 @@
-"""Minimum of a function of one variable on an interval, compiled and bounded.
+"""Minimisers of a function of one variable on an interval, compiled and bounded.
 
-`golden` and `brent` give minimiser and minimum of any function: the only one where the function is
-unimodal, otherwise one of its local ones. `polynomial` finds the global minimiser of a polynomial.
+`Brent` and `GoldenSection` return minimiser and minimum of any function; if it has several local
+minima, one of them. `polynomial` returns the global minimiser of a polynomial.
 """
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,41 @@ from jax import Array
 GOLDEN = (3 - math.sqrt(5)) / 2
 MAX_EVALUATIONS = 100
 
+__all__ = ["Brent", "GoldenSection", "Search", "brent", "golden", "polynomial"]
+
 Function = Callable[[Array], Array]
+
+
+class Search(Protocol):
+    """A search for the minimum on an interval."""
+
+    def minimise(
+        self, function: Function, low: Array, high: Array, tolerance: float
+    ) -> tuple[Array, Array]:
+        """Return minimiser and minimum on [low, high]."""
+        ...
+
+
+@dataclass(frozen=True)
+class Brent:
+    """Brent's method: parabolas where trusted, otherwise golden section."""
+
+    def minimise(
+        self, function: Function, low: Array, high: Array, tolerance: float
+    ) -> tuple[Array, Array]:
+        """Return minimiser and minimum on [low, high]."""
+        return brent(function, low, high, tolerance)
+
+
+@dataclass(frozen=True)
+class GoldenSection:
+    """Golden-section search."""
+
+    def minimise(
+        self, function: Function, low: Array, high: Array, tolerance: float
+    ) -> tuple[Array, Array]:
+        """Return minimiser and minimum on [low, high]."""
+        return golden(function, low, high, tolerance)
 
 
 def golden(function: Function, low: Array, high: Array, tolerance: float) -> tuple[Array, Array]:
