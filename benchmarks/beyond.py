@@ -41,7 +41,7 @@ from greatcircle.experiments import exp2
 from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION, Run, train
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.stopping import DecreaseBelow
-from greatcircle.training.methods import METHODS, STARTS
+from greatcircle.training.methods import INITIALISATIONS, METHODS
 
 SEEDS = 10
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
@@ -60,7 +60,7 @@ def tables(folder: Path) -> dict[str, Table]:
 
 
 def auto(table: Table, seed: int, *, scaling: str = "standard", **options: Any) -> Run:
-    """Fit like `LipschitzRegressor()`."""
+    """As `LipschitzRegressor()` does it."""
     settings = {"start": STARTS["auto"], "iterations": 200, "tol": METHODS["auto"].tol, **options}
     step = steps.Curvature()
     return train(table, direction=None, step=step, seed=seed, scaling=scaling, **settings)
@@ -219,7 +219,7 @@ def tradeoff(data: dict[str, Table]) -> dict[str, Any]:
         for depth in depths:
             for scheme in ("uniform", "orthogonal", "identity"):
                 for headroom in (1.0, 3.0, 10.0, 30.0, 100.0):
-                    start = STARTS["auto"]._replace(scheme=scheme, headroom=headroom)
+                    start = INITIALISATIONS["auto"]._replace(scheme=scheme, target_gain=headroom)
                     run = auto(table, 0, start=start, hidden=(25,) * (depth - 1))
                     entry = {"headroom": headroom, "test_rms": round(run.test_rms, 4)}
                     entry |= {"train_rms": round(run.train_rms, 4), "bound": round(run.bound, 3)}
@@ -275,7 +275,7 @@ def headroom(data: dict[str, Table]) -> dict[str, Any]:
         for hidden in (WIDE, DEEP):
             entry = results.setdefault(name, {})[str(hidden)] = {}
             for value in (None, 1.0, 10.0, 30.0, 100.0, 300.0, 1000.0):
-                start = STARTS["auto"]._replace(headroom=value)
+                start = INITIALISATIONS["auto"]._replace(target_gain=value)
                 runs = [auto(sets[name], seed, hidden=hidden, start=start) for seed in range(2)]
                 entry[str(value or "rule")] = {
                     "test_rms": mean([r.test_rms for r in runs]),

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+from single_iterations import single_iteration
 
 from greatcircle import Network, Problem, directions, sphere, steps
 from greatcircle._runtime.threads import one_thread
 from greatcircle.datasets import ground_effect
-from greatcircle.optimise import loop as descent
 from greatcircle.training.initialisation import spectral_initialisation
 
 ROWS, REPEATS, ROUNDS = 22_401, 30, 3
@@ -37,7 +37,7 @@ STEEPEST = directions.Steepest()
 METHODS = {
     "Method 1, Curvature": (STEEPEST, steps.Curvature(), 2.5),
     "Method 2, Majorant (Brent)": (STEEPEST, steps.Majorant(), 4.0),
-    "Method 2, Majorant (golden section)": (STEEPEST, steps.Majorant("golden"), None),
+    "Method 2, Majorant (golden section)": (STEEPEST, steps.Majorant(steps.GoldenSection()), None),
     "ClosedForm": (STEEPEST, steps.ClosedForm(), None),
     "auto, Kronecker and Curvature": (directions.Kronecker(), steps.Curvature(), None),
 }
@@ -63,14 +63,11 @@ def timed(function) -> float:
 
 def measure(problem: Problem, weights, direction, step) -> dict[str, float]:
     """Return the median ratio of an iteration to the gradient timed just before it."""
-    weights, sizes, _ = descent._checked_start(problem, weights)
-    point = descent.nowhere(weights, direction)
-    radii = jnp.asarray(sizes)
-    visit = partial(descent.visit_point, problem, radii, direction=direction, step=step)
+    program, point = single_iteration(problem, weights, direction, step)
     gradient = gradient_of(problem)
     jax.clear_caches()  # each round includes its own compilation
     started = time.perf_counter()
-    _, point = jax.block_until_ready(visit(point, point.angle))
+    point = jax.block_until_ready(program(point, 0)).point
     compile_seconds = time.perf_counter() - started
     timed(lambda: gradient(sphere.unpack(point.weights)))
     gradients, iterations = [], []
@@ -78,10 +75,10 @@ def measure(problem: Problem, weights, direction, step) -> dict[str, float]:
         weights = sphere.unpack(point.weights)
         gradients.append(timed(lambda weights=weights: gradient(weights)))
         started = time.perf_counter()
-        moved, _, halvings = descent._search(visit, point)
+        result = jax.block_until_ready(program(point, 1))
         seconds = time.perf_counter() - started
-        point = moved
-        if halvings == 0:
+        point = result.point
+        if result.measured.halvings[0] == 0:
             iterations.append((gradients[-1], seconds))
     iterations = iterations[-REPEATS:]  # the first ones are warm-up
     return {
@@ -94,14 +91,11 @@ def measure(problem: Problem, weights, direction, step) -> dict[str, float]:
 
 def counts(problem: Problem, weights, direction, step) -> dict[str, float]:
     """Return operations and instructions of the compiled program, the same on every run."""
-    weights, sizes, _ = descent._checked_start(problem, weights)
-    point = descent.nowhere(weights, direction)
-    program = descent.visit_point.lower(
-        problem, jnp.asarray(sizes), point, point.angle, direction=direction, step=step
-    ).compile()
+    program, point = single_iteration(problem, weights, direction, step)
+    compiled = program.lower(point, 1).compile()
     return {
-        "operations": program.cost_analysis()["flops"],
-        "instructions": program.as_text().count(" = "),
+        "operations": compiled.cost_analysis()["flops"],
+        "instructions": compiled.as_text().count(" = "),
     }
 
 

@@ -26,10 +26,9 @@ from greatcircle import steps
 from greatcircle.data import files
 from greatcircle.datasets import Table
 from greatcircle.experiments.run import train
-from greatcircle.optimise import search
-from greatcircle.optimise.arc import Here
-from greatcircle.optimise.majorants import MajorantTerms, majorant_terms
-from greatcircle.optimise.steps import Proposal
+from greatcircle.optimise.arc import ArcStart
+from greatcircle.optimise.steps import Proposal, search
+from greatcircle.optimise.steps.majorants import MajorantTerms, majorant_terms
 
 
 def literal(terms: MajorantTerms, loss: Array, t: Array) -> Array:
@@ -52,13 +51,13 @@ class LinearSearch:
     cost: ClassVar = steps.Majorant().cost
     check: ClassVar = steps.Majorant().check
 
-    def propose(self, here: Here) -> Proposal:
-        terms = majorant_terms(here)
+    def propose(self, start: ArcStart) -> Proposal:
+        terms = majorant_terms(start)
 
         def value(t: Array) -> Array:
-            return literal(terms, here.loss, t) if self.literal else terms.value(t)
+            return literal(terms, start.loss, t) if self.literal else terms.value(t)
 
-        low, high = jnp.zeros_like(here.loss), jnp.full_like(here.loss, math.pi)
+        low, high = jnp.zeros_like(start.loss), jnp.full_like(start.loss, math.pi)
         angle, _ = search.golden(value, low, high, self.tolerance)
         return Proposal(angle, jnp.full_like(angle, jnp.nan), -terms.value(angle))
 

@@ -23,8 +23,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from greatcircle._runtime.allocator import KEEP, kept, one_heap
-
 RESULTS = Path(__file__).with_suffix(".json")
 PAPER = (12, 25, 30, 15, 3)
 WIDE = (256,) * 5
@@ -34,6 +32,11 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+KEEP_MEMORY = {
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=8589934592:"
+    "glibc.malloc.trim_threshold=8589934592:glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1"
+}
+"""Of all measurements (docs/scale.md)."""
 
 
 def stay_on_core(number: int) -> None:
@@ -69,10 +72,9 @@ def timed(function, repeats: int) -> Seconds:
 def in_turn(functions: dict, rounds: int, repeats: int) -> dict[str, Seconds]:
     """Return medians over rounds; each round measures all functions."""
     times = {name: [] for name in functions}
-    with kept():  # as in `descend`
-        for _ in range(rounds):
-            for name, function in functions.items():
-                times[name].append(timed(function, repeats))
+    for _ in range(rounds):
+        for name, function in functions.items():
+            times[name].append(timed(function, repeats))
     return {name: medians(values) for name, values in times.items()}
 
 
@@ -93,19 +95,23 @@ def random_problem(sizes, rows: int):
 
 def iteration_of(problem, step=None, direction=None):
     """Return a function that does one accepted iteration, from a point of infinite loss."""
-    import jax.numpy as jnp
+    from single_iterations import single_iteration
 
     from greatcircle import directions, steps
-    from greatcircle.optimise import loop as descent
 
-    weights, sizes, _ = descent._checked_start(problem, problem.network.initial_weights(0))
     direction, step = direction or directions.Steepest(), step or steps.Curvature()
-    visit = partial(
-        descent.visit_point, problem, jnp.asarray(sizes), direction=direction, step=step
-    )
-    point = descent.nowhere(weights, direction)
-    _, point = visit(point, point.angle)
-    return partial(visit, point._replace(loss=jnp.full_like(point.loss, jnp.inf)), point.angle / 9)
+    weights = problem.network.initial_weights(0)
+    program, point = single_iteration(problem, weights, direction, step)
+    return partial(program, restarted(program(point, 0).point), 0)
+
+
+def restarted(point):
+    """Return a point of infinite loss: evaluating it takes a step of a ninth of its angle."""
+    import equinox as eqx
+    import jax.numpy as jnp
+
+    values = (jnp.full_like(point.loss, jnp.inf), point.angle / 9)
+    return eqx.tree_at(lambda p: (p.loss, p.angle), point, values)
 
 
 def operations(sizes, rows: int) -> int:
@@ -139,7 +145,6 @@ def products(h, W, functions) -> list:
 def rate(quick: bool) -> dict:
     """Compare a Method 1 iteration with NumPy's product of two 2000 × 2000 matrices."""
     stay_on_core(0)
-    one_heap()  # as the library does for wide networks; here JAX has computed before
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -221,15 +226,14 @@ def worker(process: int, count: int, port: int, total: int) -> dict:
 
     if count > 1:
         jax.distributed.initialize(f"127.0.0.1:{port}", count, process)
-    from greatcircle import directions, spread, steps
+    from greatcircle import directions, shard, steps
 
     problem = random_problem(PAPER, total // count)
-    problem = spread(problem) if count > 1 else problem
+    problem = shard(problem) if count > 1 else problem
     iteration = iteration_of(problem, steps.Curvature(), directions.Steepest())
     jax.block_until_ready(iteration())
-    with kept():
-        for _ in sys.stdin:
-            print(json.dumps(timed(iteration, 2)), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(timed(iteration, 2)), flush=True)
     return {}
 
 
@@ -266,44 +270,46 @@ def processes(quick: bool) -> dict:
 def seeds(quick: bool) -> dict:
     """Compare forty runs of Experiment 1, Method 1, in one program with one after another."""
     stay_on_core(0)
-    one_heap()  # the layers of forty runs see more than a thread's own heap can keep
     import jax
     import jax.numpy as jnp
     import numpy as np
+    from single_iterations import NEVER, single_iteration
 
     from greatcircle import Network, Problem, directions, steps
-    from greatcircle._runtime.precision import optimised
+    from greatcircle._runtime.precision import optimisation_level
     from greatcircle.datasets import ground_effect
-    from greatcircle.optimise import loop as descent
+    from greatcircle.optimise.iterations import Batch, descending_iterations
     from greatcircle.training.initialisation import spectral_initialisation
 
     table, many = ground_effect.generate(22_401), 8 if quick else 40
     network, direction, step = Network(PAPER), directions.Steepest(), steps.Curvature()
-    visit = partial(descent.visit_point, direction=direction, step=step)
-    plain = partial(descent.visit_point.__wrapped__, direction=direction, step=step)
     runs = []
     for seed in range(many):
         split = np.random.default_rng(seed).permutation(22_401)[:17_920]
         weights, scaling = spectral_initialisation(network, table.y[split], seed)
         problem = Problem(network, scaling.inputs(table.X)[split], scaling.targets(table.y[split]))
-        weights, sizes, _ = descent._checked_start(problem, weights)
-        runs.append((problem, jnp.asarray(sizes), descent.nowhere(weights, direction)))
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs)
-    lost = jnp.full((), jnp.inf)
+        program, point = single_iteration(problem, weights, direction, step)
+        runs.append((program, restarted(program(point, 0).point)))
 
-    @partial(jax.jit, compiler_options=optimised(1))
-    def batched(problems, radii, points, angles):
-        return jax.vmap(plain)(problems, radii, points, angles)
+    def evaluated(problem, radii, point, stop_state):
+        return descending_iterations.__wrapped__(
+            Batch(problem),
+            radii,
+            point,
+            NEVER,
+            stop_state,
+            0,
+            direction=direction,
+            step=step,
+            length=1,
+        )
 
-    points = [visit(*run, run[2].angle)[1]._replace(loss=lost) for run in runs]
-    together = batched(*stacked, stacked[2].angle)[1]
-    together = together._replace(loss=jnp.full((many,), jnp.inf))
+    batched = jax.jit(jax.vmap(evaluated), compiler_options=optimisation_level(1))
+    arguments = [(p.problem, p.state.radii, point, p.state.stop) for p, point in runs]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arguments)
     functions = {
-        "batched": lambda: batched(stacked[0], stacked[1], together, together.angle),
-        "one after another": lambda: [
-            visit(run[0], run[1], point, point.angle)
-            for run, point in zip(runs, points, strict=True)
-        ],
+        "batched": lambda: batched(*stacked),
+        "one after another": lambda: [program(point, 0) for program, point in runs],
     }
     for function in functions.values():
         jax.block_until_ready(function())
@@ -347,8 +353,7 @@ def experiments(quick: bool) -> dict:
     """
     from greatcircle.experiments.exp1 import SEEDS
 
-    alike = {**ONE_THREAD, "GLIBC_TUNABLES": KEEP}  # as the sweep starts its workers
-    pair = [start("cells", i, 4 if quick else 8, environment=alike) for i in range(2)]
+    pair = [start("cells", i, 4 if quick else 8) for i in range(2)]
     each = [Seconds(*ended(process)["seconds"]) for process in pair]
     wall, cpu = (SEEDS * statistics.mean(s) / 2 / 3600 for s in zip(*each, strict=True))
     return {
@@ -375,7 +380,7 @@ def start(name: str, *arguments, environment=ONE_THREAD) -> subprocess.Popen:
     command = [sys.executable, __file__, "--call", name, json.dumps(arguments)]
     return subprocess.Popen(
         command,
-        env={**os.environ, **environment},
+        env={**os.environ, **KEEP_MEMORY, **environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

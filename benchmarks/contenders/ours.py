@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -9,7 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 from contenders.contest import GRADIENT, Case, Layers, Watch
 from greatcircle import LipschitzRegressor
 from greatcircle.data.scaling import Scaling
+from greatcircle.network.network import Network
 from greatcircle.optimise.record import Record
+from greatcircle.training import fit as training
 
 
 def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:
@@ -32,29 +36,39 @@ def passes(record: Record) -> float:
     return gradient + GRADIENT * record.second + direction
 
 
-class Watched(LipschitzRegressor):
-    """The same estimator. Its bound of each iteration is where the weights can be seen."""
+class Measurement:
+    """Measures the weights of a fit after each iteration.
 
-    watch: Watch
-    passes = 0.0
+    Callbacks of an estimator do not receive weights; the function that computes the spectral bound
+    of each record does.
+    """
 
-    def _bound(self, weights: Sequence[np.ndarray]) -> float:
-        self.newest = weights
-        return super()._bound(weights)
+    def __init__(self, watch: Watch) -> None:
+        self.watch, self.passes = watch, 0.0
+        self.spectral_bound_of = training._spectral_bound
 
-    def after_iteration(self, record: Record) -> None:
+    def spectral_bound(self, network: Network, scaling: Scaling, weights: Any) -> float:
+        self.weights, self.scaling = weights, scaling
+        return self.spectral_bound_of(network, scaling, weights)
+
+    def callback(self, record: Record) -> None:
         self.passes += passes(record)
-        self.watch.look(self.passes, lambda: unscaled(self.newest, self.scaling_))
+        self.watch.look(self.passes, lambda: unscaled(self.weights, self.scaling))
 
 
 def fit(case: Case, watch: Watch, **settings: float) -> None:
-    model = Watched(case.hidden, random_state=case.seed, **settings)
-    model.watch, model.callbacks = watch, [model.after_iteration]
+    measured = Measurement(watch)
+    model = LipschitzRegressor(
+        case.hidden, random_state=case.seed, callbacks=[measured.callback], **settings
+    )
     watch.start()
-    with warnings.catch_warnings():
+    with (
+        warnings.catch_warnings(),
+        patch.object(training, "_spectral_bound", measured.spectral_bound),
+    ):
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(case.X, case.y)
-    watch.look(model.passes, lambda: unscaled(model.weights_, model.scaling_), last=True)
+        fitted = model.fit(case.X, case.y).model_
+    watch.look(measured.passes, lambda: unscaled(fitted.weights, fitted.scaling), last=True)
 
 
 def auto(case: Case, watch: Watch) -> None:

@@ -15,7 +15,8 @@ from contenders.contest import GRADIENT, Case, Layers, Watch
 from contenders.ours import unscaled
 from contenders.torch_networks import BATCH, batches, squared_error
 from greatcircle.data.scaling import Scaling
-from greatcircle.training.methods import METHODS, STARTS, begin
+from greatcircle.training.initialisation import initial_network
+from greatcircle.training.methods import INITIALISATIONS, METHODS
 
 
 class Scaled(NamedTuple):
@@ -35,8 +36,10 @@ class Scaled(NamedTuple):
 
 def scaled(case: Case) -> Scaled:
     method, rng = METHODS["auto"], np.random.default_rng(case.seed)
-    start = STARTS[method.start]
-    _, weights, scaling = begin(start, case.sizes, case.X, case.y, rng, scaling=method.scaling)
+    start = INITIALISATIONS[method.initialisation]
+    _, weights, scaling = initial_network(
+        start, case.sizes, case.X, case.y, rng, scaling=method.scaling
+    )
     radii = [float(np.linalg.norm(w)) for w in weights]
     points = [w / r for w, r in zip(weights, radii, strict=True)]
     X, y = scaling.inputs(case.X), scaling.targets(case.y)
