@@ -23,6 +23,7 @@ import argparse
 import json
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from greatcircle import LipschitzRegressor, directions, steps
 from greatcircle.data import files
 from greatcircle.datasets import Table, ground_effect, neural_fly
 from greatcircle.experiments import exp2
-from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION, Run, train
+from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION, Run, job_of, train
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.stopping import DecreaseBelow
 from greatcircle.training.methods import INITIALISATIONS, METHODS
@@ -59,16 +60,13 @@ def tables(folder: Path) -> dict[str, Table]:
     }
 
 
-def auto(table: Table, seed: int, *, scaling: str = "standard", **options: Any) -> Run:
-    """As `LipschitzRegressor()` does it."""
-    settings = {"start": STARTS["auto"], "iterations": 200, "tol": METHODS["auto"].tol, **options}
-    step = steps.Curvature()
-    return train(table, direction=None, step=step, seed=seed, scaling=scaling, **settings)
+def auto(table: Table, seed: int, *, progress: Any = None, **options: Any) -> Run:
+    """Train as `LipschitzRegressor()` does."""
+    return train(table, replace(job_of("auto", PAPER_HIDDEN, 200, seed), **options), progress)
 
 
-def method_1(table: Table, seed: int, **options: Any) -> Run:
-    settings = {"step": steps.Curvature(), "iterations": 200}
-    return train(table, seed=seed, **{**settings, **options})
+def method_1(table: Table, seed: int, *, progress: Any = None, **options: Any) -> Run:
+    return train(table, replace(job_of("ad", PAPER_HIDDEN, 200, seed), **options), progress)
 
 
 def peer(table: Table, seed: int, rate: float) -> tuple[float, float]:

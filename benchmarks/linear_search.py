@@ -25,7 +25,7 @@ from jax import Array
 from greatcircle import steps
 from greatcircle.data import files
 from greatcircle.datasets import Table
-from greatcircle.experiments.run import train
+from greatcircle.experiments.run import PAPER_HIDDEN, job_of, train
 from greatcircle.optimise.arc import ArcStart
 from greatcircle.optimise.steps import Proposal, search
 from greatcircle.optimise.steps.majorants import MajorantTerms, majorant_terms
@@ -33,7 +33,7 @@ from greatcircle.optimise.steps.majorants import MajorantTerms, majorant_terms
 
 def literal(terms: MajorantTerms, loss: Array, t: Array) -> Array:
     """Return the right-hand side of Eq. (22) as printed."""
-    turning, Q = terms.turning, terms.seen[0] ** 2 * terms.turning.curvature
+    turning, Q = terms.turning, terms.inputs[0] ** 2 * terms.turning.curvature
     linear = jnp.sum(turning.alpha * (jnp.cos(t) - 1) - turning.beta * jnp.sin(t))
     cosine, sine = jnp.cos(t) - 1, jnp.sin(t)
     chord = cosine**2 * turning.WW + cosine * sine * turning.WU + sine**2 * turning.UU
@@ -100,7 +100,7 @@ def main() -> None:
     for name in options.searches:
         step = SEARCHES[name]
         runs = [
-            train(table, step=step, iterations=options.iterations, seed=seed)
+            train(table, replace(job_of("mm", PAPER_HIDDEN, options.iterations, seed), step=step))
             for seed in range(options.seeds)
         ]
         results[name] = {

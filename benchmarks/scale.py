@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -323,19 +324,15 @@ def cells(process: int, iterations: int) -> dict:
     stay_on_core(process)
     from greatcircle.datasets import ground_effect
     from greatcircle.experiments import exp1, exp2
-    from greatcircle.experiments.run import train
-    from greatcircle.training.methods import STEPS
+    from greatcircle.experiments.run import job_of, train
 
     table = ground_effect.generate(22_401)
     total = Seconds(0, 0)
-    for job in [*exp1.jobs(["ad", "mm"], 1), *exp2.jobs(1)]:
+    for job in [*exp1.jobs(["ad", "mm"], 1), *exp2.jobs(job_of("ad", (), exp2.ITERATIONS, 0), 1)]:
         clock: list[Seconds] = []
         train(
             table,
-            step=STEPS[job.step],
-            hidden=job.hidden,
-            iterations=iterations,
-            seed=process,
+            replace(job, iterations=iterations, seed=process),
             progress=lambda _, clock=clock: clock.append(
                 Seconds(time.perf_counter(), time.process_time())
             ),
