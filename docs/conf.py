@@ -48,8 +48,8 @@ html_copy_source = False
 html_math_renderer = "mathml"
 
 # Corrections of the MathML that docutils writes: browsers stretch bars and angle brackets that it
-# does not pair (FENCES), the subscript of an accented letter is placed below it (ACCENTED), and there
-# is no space after the name of a function (APPLIED).
+# does not pair (FENCES), the subscript of an accented letter is placed below it (ACCENTED), and
+# there is no space after the name of a function (APPLIED).
 FENCES = re.compile(r'<mo(?: class="mathopen")?>([|‖⟨⟩])</mo>')
 FENCE = r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'
 ACCENTED = re.compile(
