@@ -1,0 +1,58 @@
+"""Compiled iterations of the loop one at a time, for benchmarks that time them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from greatcircle.objective.problem import Problem
+from greatcircle.optimise.iterations import Batch, Point, descending_iterations
+from greatcircle.optimise.loop import State, initial_state
+from greatcircle.optimise.schedules import AllRows
+from greatcircle.optimise.stopping import MaxIter
+
+__all__ = ["NEVER", "SingleIteration", "single_iteration"]
+
+NEVER = MaxIter(2**31 - 1)
+"""A stopping rule that does not fire."""
+
+
+@dataclass(frozen=True, eq=False)
+class SingleIteration:
+    """A compiled program of at most one iteration.
+
+    `program(point, 1)` takes a step from the point, and `program(point, 0)` evaluates a point of
+    infinite loss. Both return an `iterations.Result`.
+    """
+
+    problem: Problem
+    state: State
+    direction: Any
+    step: Any
+
+    def __call__(self, point: Point, count: int) -> Any:
+        """Run the program."""
+        return descending_iterations(*self._arrays(point, count), **self._static)
+
+    def lower(self, point: Point, count: int) -> Any:
+        """Lower the program, to compile and inspect it."""
+        return descending_iterations.lower(*self._arrays(point, count), **self._static)
+
+    def _arrays(self, point: Point, count: int) -> tuple[Any, ...]:
+        limit = np.asarray(count, np.int32)
+        return Batch(self.problem), self.state.radii, point, NEVER, self.state.stop, limit
+
+    @property
+    def _static(self) -> dict[str, Any]:
+        return {"direction": self.direction, "step": self.step, "length": 1}
+
+
+def single_iteration(
+    problem: Problem, weights: Sequence[np.ndarray], direction: Any, step: Any
+) -> tuple[SingleIteration, Point]:
+    """Return the program of a method on a problem, and the point before the first iteration."""
+    radii = np.array([np.linalg.norm(w) for w in weights], problem.dtype)
+    matrices = tuple(np.asarray(w, problem.dtype) for w in weights)
+    state = initial_state(matrices, radii, direction, NEVER, AllRows(problem))
+    return SingleIteration(problem, state, direction, step), state.point
