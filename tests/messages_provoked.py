@@ -422,7 +422,6 @@ $ greatcircle --seed 1
 $ greatcircle demo --seed x
 $ greatcircle demo --seed -1
 $ greatcircle demo --out notes.txt
-$ greatcircle demo --seed -1
 """,
     "greatcircle fit": """
 $ greatcircle fit

@@ -8,8 +8,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,6 @@ __all__ = [
     "json_bytes",
     "load_model",
     "message",
-    "naming_file",
     "print_json",
     "print_plain",
     "print_text",
@@ -138,9 +136,12 @@ def message(messages: Console, text: str) -> None:
 
 def print_text(text: str) -> None:
     """Print on standard output and flush it, so that a full disk is an error here, not at exit."""
-    with naming_file("standard output"):
+    try:
         sys.stdout.write(text)
         sys.stdout.flush()
+    except OSError as error:  # a full disk, for example, is reported without a name
+        error.filename = error.filename or "standard output"
+        raise
 
 
 def print_json(results: Mapping[str, Any]) -> None:
@@ -157,14 +158,3 @@ def print_written(messages: Console, paths: Iterable[Path]) -> None:
     """Print the files written, one line each."""
     for path in paths:
         print_plain(messages, f"wrote {path}")
-
-
-@contextmanager
-def naming_file(name: object) -> Iterator[None]:
-    """Add the name of the file to errors without one, such as that of a full disk."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(name)
-        raise
