@@ -14,7 +14,7 @@ help:  ## list the targets
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "greatcircle needs Python 3.11 or newer; try make PYTHON=python3.11")'
 	@echo "Setting up .venv (once, about a minute) ..." >&2
 	@$(PYTHON) -m venv .venv
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[app,export]'
 	@touch $@
 
 .venv/dev: .venv/run

@@ -29,12 +29,12 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from contenders.contest import split
 from sklearn import datasets
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
+from contenders.contest import split
 from greatcircle import LipschitzRegressor, directions, steps
 from greatcircle.data import files
 from greatcircle.datasets import Table, ground_effect, neural_fly

@@ -28,11 +28,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from beyond import tables
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils import parametrizations
 
+from beyond import tables
 from greatcircle import LipschitzRegressor, certificate
 from greatcircle.datasets import Table
 from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION

@@ -22,12 +22,12 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-from single_iterations import single_iteration
 
 from greatcircle import Network, Problem, directions, sphere, steps
 from greatcircle._runtime.threads import one_thread
 from greatcircle.datasets import ground_effect
 from greatcircle.training.initialisation import spectral_initialisation
+from single_iterations import single_iteration
 
 ROWS, REPEATS, ROUNDS = 22_401, 30, 3
 COMPILE_LIMIT = 2.0  # seconds

@@ -40,9 +40,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from contenders import CONTENDERS, OURS, RATES
 from contenders.contest import Case, TimeUp, Watch, blas_threads, split
-
 from greatcircle import certificate
 from greatcircle.datasets import ground_effect
 from greatcircle.experiments.run import PAPER_HIDDEN

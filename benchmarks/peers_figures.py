@@ -9,8 +9,9 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from contenders import CONTENDERS, OURS
 from matplotlib.ticker import LogLocator, NullFormatter
+
+from contenders import CONTENDERS, OURS
 from peers_summary import Entry
 
 # Okabe and Ito's palette for the colour-blind. Red-orange is reserved for ours.

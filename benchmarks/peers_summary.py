@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from contenders import CONTENDERS, OURS
 
+from contenders import CONTENDERS, OURS
 from greatcircle.experiments.run import TRAIN_FRACTION
 
 Row = dict[str, Any]

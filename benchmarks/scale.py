@@ -96,9 +96,8 @@ def random_problem(sizes, rows: int):
 
 def iteration_of(problem, step=None, direction=None):
     """Return a function that does one accepted iteration, from a point of infinite loss."""
-    from single_iterations import single_iteration
-
     from greatcircle import directions, steps
+    from single_iterations import single_iteration
 
     direction, step = direction or directions.Steepest(), step or steps.Curvature()
     weights = problem.network.initial_weights(0)
@@ -274,13 +273,13 @@ def seeds(quick: bool) -> dict:
     import jax
     import jax.numpy as jnp
     import numpy as np
-    from single_iterations import NEVER, single_iteration
 
     from greatcircle import Network, Problem, directions, steps
     from greatcircle._runtime.precision import optimisation_level
     from greatcircle.datasets import ground_effect
     from greatcircle.optimise.iterations import Batch, descending_iterations
     from greatcircle.training.initialisation import spectral_initialisation
+    from single_iterations import NEVER, single_iteration
 
     table, many = ground_effect.generate(22_401), 8 if quick else 40
     network, direction, step = Network(PAPER), directions.Steepest(), steps.Curvature()

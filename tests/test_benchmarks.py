@@ -6,17 +6,16 @@ import re
 from pathlib import Path
 
 import numpy as np
-import peers
 import pytest
+
+import peers
 import scale
 from contenders import CONTENDERS, contest
 from contenders.ours import unscaled
-from greatcircle._runtime.allocator import KEEP
-from peers_page import write
-from peers_summary import Entry, summarise
-
 from greatcircle import LipschitzRegressor, certificate
 from greatcircle.datasets import ground_effect
+from peers_page import write
+from peers_summary import Entry, summarise
 
 ONE_OF_EACH_FAMILY = (
     "auto",

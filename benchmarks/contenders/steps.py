@@ -5,7 +5,6 @@ import time
 
 import jax
 import numpy as np
-from single_iterations import single_iteration
 
 from contenders.contest import Case
 from contenders.torch_networks import adam_of, network, squared_error, tensors
@@ -14,6 +13,7 @@ from greatcircle._runtime.threads import one_thread
 from greatcircle.objective.problem import Problem
 from greatcircle.training.initialisation import initial_network
 from greatcircle.training.methods import INITIALISATIONS, METHODS
+from single_iterations import single_iteration
 
 KINDS = {"Method 1": ("ad", directions.Steepest()), "auto": ("auto", None)}
 WARM_UP = 3

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from controller import Array, Force
 
+from controller import Array, Force
 from greatcircle.datasets import ground_effect
 
 __all__ = ["COMPILERS", "compile_force", "find_compiler"]

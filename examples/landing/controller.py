@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import vehicle
-from approach import Reference
 from numpy.typing import NDArray
 
+import vehicle
+from approach import Reference
 from greatcircle.datasets.ground_effect import GRAVITY, VEHICLE
 
 __all__ = ["Force", "Gains", "compensated", "demand", "errors", "learned", "motors"]

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
 import weather
 from controller import Gains
 from flight import Flight
-from numpy.typing import NDArray
-
 from greatcircle import control
 from greatcircle.datasets.ground_effect import VEHICLE
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import plot_data
 from matplotlib.figure import Figure
-from study import TITLES, Study, metrics
 
+import plot_data
 from greatcircle.figures.files import save
+from study import TITLES, Study, metrics
 
 __all__ = ["write"]
 

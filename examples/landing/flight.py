@@ -8,15 +8,15 @@ end of each period (`Audit`), from the true state, which the controller does not
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import controller
 import numpy as np
+from numpy.typing import NDArray
+
+import controller
 import vehicle
 from approach import Approach, Reference
 from controller import Force, Gains
-from numpy.typing import NDArray
-from weather import NOISE, Weather
-
 from greatcircle.datasets.ground_effect import GRAVITY, VEHICLE
+from weather import NOISE, Weather
 
 __all__ = ["PERIOD", "Audit", "Flight", "Pilot", "Touchdown", "fly"]
 

@@ -19,7 +19,6 @@ import figures
 import flight
 import page
 import study
-
 from greatcircle import report
 
 

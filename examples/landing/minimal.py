@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+
 import vehicle
 import weather
 from c_code import compile_force
 from controller import Gains
 from flight import Flight, Pilot, fly
-
 from greatcircle import LipschitzRegressor, certificate, control
 from greatcircle.datasets import ground_effect
 

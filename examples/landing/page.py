@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import plot_data
 import plotly.graph_objects as go
-from study import METRICS, TITLES, Study, metrics
 
+import plot_data
 from greatcircle import report
 from greatcircle.report.charts.layout import LEGEND_BELOW
+from study import METRICS, TITLES, Study, metrics
 
 __all__ = ["cell", "centimetres", "comparison_rows", "page"]
 

@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+
 import vehicle
 from flight import Flight
-from numpy.typing import NDArray
 from study import Study
 
 __all__ = [

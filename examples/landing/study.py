@@ -7,9 +7,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import error_bound
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
+from scipy import stats
+
+import error_bound
 import vehicle
 import weather
 from approach import Approach
@@ -17,9 +20,6 @@ from c_code import compile_force, find_compiler
 from controller import Force, Gains
 from error_bound import Bound
 from flight import Flight, Pilot, fly
-from numpy.typing import NDArray
-from scipy import stats
-
 from greatcircle import LipschitzRegressor, certificate, control
 from greatcircle.datasets import ground_effect
 

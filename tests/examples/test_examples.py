@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from c_code import COMPILERS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

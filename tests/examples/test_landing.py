@@ -4,23 +4,23 @@ import json
 import shutil
 from dataclasses import fields, replace
 
+import numpy as np
+import polars as pl
+import pytest
+from scipy.integrate import solve_ivp
+
 import c_code
 import controller
 import error_bound
 import flight as flights
 import land
-import numpy as np
-import polars as pl
-import pytest
 import study
 import vehicle
 import weather
 from approach import Approach
 from controller import Gains
-from flight import Audit, Pilot, fly
-from scipy.integrate import solve_ivp
-
 from exported import program
+from flight import Audit, Pilot, fly
 from greatcircle import control
 from greatcircle.datasets import ground_effect
 from greatcircle.datasets.ground_effect import GRAVITY, VEHICLE

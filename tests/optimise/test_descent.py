@@ -448,7 +448,10 @@ def test_a_plain_function_is_minimised_like_an_object():
     [
         ({"w": np.ones((2, 2)), "b": np.ones(2)}, r"weights\['b'\] has shape \(2,\); .* reshape"),
         ({"w": np.ones((2, 2)), "b": np.float32(1)}, r"weights\['b'\] has shape \(\)"),
-        ({"w": np.ones((2, 2)), "b": np.zeros((2, 1))}, r"weights\['b'\] has norm 0.*leave a constant"),
+        (
+            {"w": np.ones((2, 2)), "b": np.zeros((2, 1))},
+            r"weights\['b'\] has norm 0.*leave a constant",
+        ),
         ({}, "weights is empty"),
     ],
 )

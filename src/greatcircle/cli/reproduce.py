@@ -18,7 +18,7 @@ from greatcircle.experiments import exp1, exp2
 from greatcircle.experiments import reproduce as experiments
 from greatcircle.experiments.run import Job, paper_numbers
 from greatcircle.experiments.sweep import Row, Store, sweep
-from greatcircle.training.methods import DIRECTIONS, METHODS, STARTS, STEPS
+from greatcircle.training.methods import DIRECTIONS, INITIALISATIONS, METHODS, STEPS
 
 __all__ = ["add_arguments", "run"]
 
@@ -58,7 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--method", default="ad", choices=list(METHODS), help="exp2: default ad")
     add("--direction", choices=list(DIRECTIONS), help="exp2: instead of the method's direction")
     add("--step", choices=list(STEPS), help="exp2: instead of the method's step")
-    add("--start", choices=list(STARTS), help="exp2: instead of the method's initial weights")
+    add(
+        "--start",
+        choices=list(INITIALISATIONS),
+        help="exp2: instead of the method's initial weights",
+    )
     add("--scaling", choices=list(SCALINGS), help="exp2: instead of the method's scaling")
     add("--iterations", type=int, help="instead of the paper's number")
     add("--jobs", type=int, default=threads.cores(), help="processes (default: all cores)")
@@ -97,7 +101,7 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
     settings = Job(
         direction=options.direction or method.direction,
         step=options.step or method.step,
-        start=options.start or method.start,
+        start=options.start or method.initialisation,
         scaling=options.scaling or method.scaling,
         hidden=(),
         iterations=options.iterations or exp2.ITERATIONS,

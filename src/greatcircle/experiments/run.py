@@ -16,7 +16,14 @@ from greatcircle.optimise.loop import descend
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import DecreaseBelow, MaxIter
-from greatcircle.training.methods import DIRECTIONS, METHODS, STARTS, STEPS, Start, begin
+from greatcircle.training.initialisation import initial_network
+from greatcircle.training.methods import (
+    DIRECTIONS,
+    INITIALISATIONS,
+    METHODS,
+    STEPS,
+    Initialisation,
+)
 
 __all__ = ["PAPER_HIDDEN", "TRAIN_FRACTION", "Job", "Run", "job_of", "paper_numbers", "train"]
 
@@ -33,7 +40,7 @@ class Job:
 
     direction: str | Direction | None
     step: str | Step
-    start: str | Start
+    start: str | Initialisation
     scaling: str
     hidden: tuple[int, ...]
     iterations: int
@@ -70,7 +77,7 @@ class Run:
 def job_of(method: str, hidden: tuple[int, ...], iterations: int, seed: int) -> Job:
     """Return the job of a method in `training.methods.METHODS`."""
     m = METHODS[method]
-    return Job(m.direction, m.step, m.start, m.scaling, hidden, iterations, seed, m.tol)
+    return Job(m.direction, m.step, m.initialisation, m.scaling, hidden, iterations, seed, m.tol)
 
 
 def paper_numbers() -> dict[str, Any]:
@@ -84,8 +91,8 @@ def train(table: Table, job: Job, progress: Callable[[Record], None] | None = No
     split_rng, weights_rng = np.random.default_rng(job.seed).spawn(2)
     X, y = table.X, table.y
     train_rows, test_rows = np.split(split_rng.permutation(len(X)), [int(TRAIN_FRACTION * len(X))])
-    network, weights, scaling = begin(
-        STARTS[job.start] if isinstance(job.start, str) else job.start,
+    network, weights, scaling = initial_network(
+        INITIALISATIONS[job.start] if isinstance(job.start, str) else job.start,
         (X.shape[1], *job.hidden, y.shape[1]),
         X[train_rows],
         y[train_rows],

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle._runtime import allocator
 from greatcircle._runtime.extras import require
 from greatcircle.data.table import Table
 from greatcircle.experiments.run import Job, train
@@ -34,6 +33,12 @@ Row = dict[str, Any]
 
 TIMINGS = ("seconds", "setup_seconds")
 """Results that differ when a run is repeated."""
+
+KEEP_MEMORY = (
+    "glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=8589934592:"
+    "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1"
+)
+"""GLIBC_TUNABLES of worker processes: freed memory stays with the process (`docs/scale.md`)."""
 
 ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
@@ -175,7 +180,7 @@ def _on_this_machine(
         return
     environment = {
         "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip(),
-        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", allocator.KEEP),
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", KEEP_MEMORY),
     }
     if cache:
         environment |= {

@@ -24,7 +24,6 @@ BOUND_COLOURS = {
     "certified": TRAIN,
     "tight": "#0B5FA5",
     "sdp": "#5B3FA0",
-    "sdp": "#5B3FA0",
     "steepest slope found": "#B34700",
     "lower": "#B34700",
 }

@@ -108,7 +108,7 @@ class Model:
         return tight(self) if self.known_certificate is None else self.known_certificate
 
     def outputs(self, X: ArrayLike) -> np.ndarray:
-        """Return the outputs of the network for rows X, (rows, outputs), in the units of the targets.
+        """Return the outputs for rows X, (rows, outputs), in the units of the targets.
 
         Computed in float64 whatever the type of the weights: where inputs are large compared with
         their differences, float32 would move predictions by more than the Lipschitz bound allows.

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle.data.split import hold_out
 from greatcircle.data.rows import CHUNK, Rows, chunks
 from greatcircle.data.scaling import Scaling
 from greatcircle.data.sources import Arrays, Source
+from greatcircle.data.split import hold_out
 from greatcircle.network.network import Network
 from greatcircle.objective.chunks import at_once
 from greatcircle.objective.losses import Loss
@@ -129,9 +129,9 @@ class Problems:
     ) -> Problem:
         """Return the problem of rows, or of some of them in another order, in its own unit."""
         given = Rows(rows.inputs, encode(rows.targets), rows.sample_weight)
+        weight = rows.sample_weight
         if order is None and len(rows) <= CHUNK:
             inputs, targets = self._scaled(given)
-            weight = rows.sample_weight
         else:  # many rows are not copied in double precision
             count = len(rows) if order is None else len(order)
             inputs = np.empty((count, given.inputs.shape[1]), self.dtype)
@@ -139,7 +139,11 @@ class Problems:
             for some in chunks(count):
                 which = some if order is None else order[some]
                 inputs[some], targets[some] = self._scaled(given.take(which))
-            weight = rows.sample_weight if rows.sample_weight is None or order is None else rows.sample_weight[order]
+            weight = (
+                rows.sample_weight
+                if rows.sample_weight is None or order is None
+                else rows.sample_weight[order]
+            )
         return Problem.from_checked(self.network, self.loss, inputs, targets, weight, self.dtype)
 
     def _scaled(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:

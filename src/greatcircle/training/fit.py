@@ -14,8 +14,8 @@ import numpy as np
 
 from greatcircle.bounded import budget
 from greatcircle.data.checks import check_range
-from greatcircle.data.scaling import Scaling
 from greatcircle.data.rows import Rows
+from greatcircle.data.scaling import Scaling
 from greatcircle.geometry.sphere import Tree
 from greatcircle.model import Model, Training
 from greatcircle.network.network import Network
