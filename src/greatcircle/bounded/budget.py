@@ -12,6 +12,7 @@ and the same for all data and units. It falls to zero along half a cosine.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -111,7 +112,7 @@ def fit_within(
         first = jnp.asarray(FIRST_STEP * max(SHORTEST, 1 - goal / value), dtype)
         schedule = CosineSchedule(first, jnp.asarray(rounds * STEPS, dtype))
 
-    def of_network(function: Callable) -> Callable | None:
+    def of_network(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """Make a callback see the weights of the network."""
         return function and (lambda record, layers: function(record, _weights(objective, layers)))
 

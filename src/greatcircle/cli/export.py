@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
             "a file with the ending of one, --out force.c"
         )
     units = _parse_units(options.units)
-    path = options.out or options.model.with_suffix(SUFFIXES[options.to])
+    path = options.out or options.model.with_suffix(SUFFIXES[str(options.to)])
     model = output.load_model(options.model)
     output.check_folder(path.parent)
     from greatcircle.export import export

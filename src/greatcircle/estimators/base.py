@@ -423,6 +423,6 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return "model_" in self.__dict__
 
     def _html_repr(self) -> str:
-        """For notebooks: scikit-learn's diagram, and a summary of the fit below it."""
+        """Return scikit-learn's diagram and a summary of the fit, for notebooks."""
         diagram = BaseEstimator._html_repr(self)
-        return diagram + (summary.html(self) if self.__sklearn_is_fitted__() else "")
+        return diagram + (summary.html(self.model_) if self.__sklearn_is_fitted__() else "")

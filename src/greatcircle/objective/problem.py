@@ -107,7 +107,7 @@ class Problem(eqx.Module):
             given if isinstance(given, Array) else checked
             for given, checked in ((inputs, x), (targets, y))
         )
-        self._set(network, losses.get(loss), x, y, weight, dtype)
+        self._set(network, losses.get(loss), x, y, np.asarray(weight), dtype)
 
     @classmethod
     def from_checked(
@@ -146,11 +146,11 @@ class Problem(eqx.Module):
                 mean_square += float(sample_weight[part] @ np.sum(x**2, axis=1))
         columns_first = chunks.at_once(len(inputs))
         with precision(dtype):
-            arrays = (
+            x, y = (
                 jnp.asarray(values.T if columns_first else values, dtype)
                 for values in (inputs, targets)
             )
-            rows = DeviceRows(*arrays, jnp.asarray(sample_weight, dtype), columns_first)
+            rows = DeviceRows(x, y, jnp.asarray(sample_weight, dtype), columns_first)
             unit = jnp.asarray(loss_of_zero if loss_of_zero > 0 else 1.0, dtype)
             fields = {
                 "network": network,

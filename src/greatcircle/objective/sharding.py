@@ -82,11 +82,11 @@ def shard(problem: Problem, weight: float | None = None) -> Problem:
     with precision(dtype):
         local_weight = np.asarray(problem.rows.sample_weight)
         local_weight = local_weight * dtype.type(fractions[jax.process_index()])
-        arrays = (sharded(values) for values in (problem.inputs, problem.targets, local_weight))
+        x, y, shares = map(sharded, (problem.inputs, problem.targets, local_weight))
         return eqx.tree_at(
             lambda p: (p.rows, p.unit, p.mean_square_input),
             problem,
-            (DeviceRows(*arrays, mesh=mesh), replicated(unit), replicated(mean_square)),
+            (DeviceRows(x, y, shares, mesh=mesh), replicated(unit), replicated(mean_square)),
         )
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from greatcircle.geometry import sphere
 from greatcircle.geometry.great_circle import Arc
 from greatcircle.geometry.sphere import Tree
-from greatcircle.objective.objective import Objective, SecondOrderObjective
+from greatcircle.objective.objective import Objective, second_order
 
 __all__ = ["ArcStart", "second_derivative", "slope", "taylor"]
 
@@ -45,13 +45,12 @@ def slope(arc: Arc, gradient: Tree) -> Scalar:
     return jnp.sum(sphere.inner(tangent, arc.velocity))
 
 
-def second_derivative(
-    objective: SecondOrderObjective, arc: Arc, gradient: Tree, cache: Any
-) -> Scalar:
+def second_derivative(objective: Objective, arc: Arc, gradient: Tree, cache: Any) -> Scalar:
     """Return L̄''(0) = γ'ᵀ ∇²L γ' + ⟨∇L, γ''⟩, with γ'' = −s² W."""
     normal = arc.speeds**2 @ sphere.inner(gradient, arc.weights)
     weights, velocity = sphere.unpack(arc.weights), sphere.unpack(arc.velocity)
-    return objective.second_order(weights, velocity, cache) - normal
+    twice = second_order(objective, "the second derivative along an arc")
+    return twice.second_order(weights, velocity, cache) - normal
 
 
 def taylor(objective: Objective, arc: Arc, order: int) -> Float[Array, " terms"]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
@@ -84,7 +85,7 @@ class Batch(eqx.Module):
     """Judges whether the loss falls, and chooses the next step."""
     chooser: Objective | None = None
     """The rows that chose the step at hand; None if they are the same."""
-    separate: bool | Array = False
+    separate: bool | np.ndarray | Array = False
     """Whether `chooser` has other rows than `objective`."""
 
 
@@ -103,8 +104,9 @@ class Measured(NamedTuple):
 
     def in_unit(self, unit: Any) -> "Measured":
         """Return the same with losses multiplied by a unit."""
-        names = ("loss", "slope", "curvature", "predicted", "actual")
-        return self._replace(**{name: getattr(self, name) * unit for name in names})
+        return self._replace(**{name: getattr(self, name) * unit for name in self.IN_UNIT})
+
+    IN_UNIT = ("loss", "slope", "curvature", "predicted", "actual")
 
 
 class Result(NamedTuple):
@@ -114,7 +116,7 @@ class Result(NamedTuple):
     stop_state: Any
     status: Array
     """A `Status`."""
-    count: Array
+    recorded: Array
     """Number of iterations recorded."""
     measured: Measured
     """One entry per iteration, unused ones at the end."""
@@ -133,7 +135,7 @@ class _Loop(NamedTuple):
     """Loss of the point on the rows that judge the step."""
     stop_state: Any
     status: Array
-    count: Array
+    recorded: Array
     measured: Measured
     weights: Array
 
@@ -245,18 +247,28 @@ def descending_iterations(
         stop_state=stop_state,
         status=jnp.where(is_start, Status.RUNNING, status).astype(jnp.int32),
         # The evaluation of a starting point is not recorded.
-        count=jnp.where(is_start, -1, 0).astype(jnp.int32),
-        measured=Measured(*6 * (values,), counts, counts, values),
+        recorded=jnp.where(is_start, -1, 0).astype(jnp.int32),
+        measured=Measured(
+            loss=values,
+            angle=values,
+            slope=values,
+            curvature=values,
+            predicted=values,
+            actual=values,
+            halvings=counts,
+            forward=counts,
+            products=values,
+        ),
         weights=jnp.zeros((length, *point.weights.rows.shape), point.weights.rows.dtype),
     )
     end = jax.lax.while_loop(
-        lambda loop: (loop.status == Status.RUNNING) & (loop.count < limit), trial, begin
+        lambda loop: (loop.status == Status.RUNNING) & (loop.recorded < limit), trial, begin
     )
     return Result(
         end.point,
         end.stop_state,
         end.status,
-        jnp.maximum(end.count, 0),
+        jnp.maximum(end.recorded, 0),
         end.measured,
         end.weights,
         end.forward,
@@ -338,13 +350,13 @@ def _record(objective: Objective, loop: _Loop, new: Point, stop: Rule) -> _Loop:
         forward=loop.forward + 1,
         products=new.products,
     )
-    is_start = loop.count < 0
+    is_start = loop.recorded < 0
     updated = stop.update(loop.stop_state, row.in_unit(jnp.asarray(objective.unit, row.loss.dtype)))
     stop_state = jax.tree.map(
         lambda a, b: jnp.where(is_start, a, b.astype(a.dtype)), loop.stop_state, updated
     )
     # Index -1 of the starting point would be the last entry: it is dropped.
-    place = jnp.where(is_start, len(loop.measured.loss), loop.count)
+    place = jnp.where(is_start, len(loop.measured.loss), loop.recorded)
     measured = jax.tree.map(
         lambda column, value: column.at[place].set(value.astype(column.dtype), mode="drop"),
         loop.measured,
@@ -358,7 +370,7 @@ def _record(objective: Objective, loop: _Loop, new: Point, stop: Rule) -> _Loop:
         reference=new.loss,
         stop_state=stop_state,
         status=_status(new, stop, stop_state),
-        count=loop.count + 1,
+        recorded=loop.recorded + 1,
         measured=measured,
         weights=loop.weights.at[place].set(new.weights.rows, mode="drop"),
     )

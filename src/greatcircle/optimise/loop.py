@@ -385,26 +385,20 @@ class _Advance:
         unit: float,
     ) -> tuple[Record, ...]:
         """Return the records of a program; its iterations share its time equally."""
-        count = int(result.count)
-        columns = Measured(*(np.asarray(column)[:count].tolist() for column in result.measured))
+        recorded_now = int(result.recorded)
+        columns = [np.asarray(column)[:recorded_now].tolist() for column in result.measured]
         records = []
-        for i in range(count):
-            row = Measured(*(column[i] for column in columns)).in_unit(unit)
-            spent = Evaluations(forward=row.forward).plus(self._accepted(row.products))
-            records.append(
-                Record(
-                    recorded + i + 1,
-                    row.loss,
-                    row.angle,
-                    row.slope,
-                    row.curvature,
-                    row.predicted,
-                    row.actual,
-                    row.halvings,
-                    *spent.times(fraction),
-                    seconds / count,
-                )
-            )
+        for number, values in enumerate(zip(*columns, strict=True), start=recorded + 1):
+            row = Measured(*values)
+            spent = Evaluations(forward=float(row.forward)).plus(self._accepted(row.products))
+            measured = {
+                name: value * unit if name in Measured.IN_UNIT else value
+                for name, value in row._asdict().items()
+                if name not in Evaluations._fields
+            }
+            evaluations = spent.times(fraction)._asdict()
+            share = seconds / recorded_now
+            records.append(Record(iteration=number, **measured, **evaluations, seconds=share))
         return tuple(records)
 
     def _accepted(self, products: Any) -> Evaluations:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Tree
-from greatcircle.objective.objective import Objective
+from greatcircle.objective.objective import Objective, second_order
 from greatcircle.optimise.directions.damping import (
     QuadraticModel,
     adapted_damping,
@@ -83,7 +83,7 @@ class GaussNewton:
     def choose(self, position: Position, state: QuadraticModel) -> Choice:
         """Adapt the damping to the last step, then solve for the direction."""
         damping = adapted_damping(position, state, 0.4, 3.0)
-        product, fraction = position.objective.gauss_newton(
+        product, fraction = second_order(position.objective, "GaussNewton").gauss_newton(
             sphere.unpack(position.weights), position.cache, self.fraction, state.iteration
         )
 
