@@ -1,7 +1,8 @@
 """Time of one iteration of each method, as a multiple of one gradient.
 
 Both are timed alternately in one process, so that other load affects both equally. The gradient is
-JAX's `value_and_grad` of the same loss, in the code that a user would write.
+JAX's `value_and_grad` of the same loss, in the code that a user would write. An iteration is timed
+as `descend` runs it: in a program of several.
 
     python benchmarks/iteration.py            print the table
     python benchmarks/iteration.py --write    also write benchmarks/iteration.json
@@ -22,12 +23,14 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from greatcircle import Network, Problem, directions, sphere, steps
 from greatcircle._runtime.threads import one_thread
 from greatcircle.datasets import ground_effect
+from greatcircle.optimise.iterations import Point
 from greatcircle.training.initialisation import spectral_initialisation
-from single_iterations import single_iteration
+from iteration_programs import Program, program_of
 
 ROWS, REPEATS, ROUNDS = 22_401, 30, 3
 COMPILE_LIMIT = 2.0  # seconds
@@ -63,23 +66,19 @@ def timed(function) -> float:
 
 def measure(problem: Problem, weights, direction, step) -> dict[str, float]:
     """Return the median ratio of an iteration to the gradient timed just before it."""
-    program, point = single_iteration(problem, weights, direction, step)
+    program, point = program_of(problem, weights, direction, step)
     gradient = gradient_of(problem)
     jax.clear_caches()  # each round includes its own compilation
     started = time.perf_counter()
     point = jax.block_until_ready(program(point, 0)).point
     compile_seconds = time.perf_counter() - started
-    timed(lambda: gradient(sphere.unpack(point.weights)))
+    point = _start_without_halvings(program, point)
+    weights = sphere.unpack(point.weights)
     gradients, iterations = [], []
     for _ in range(REPEATS + 5):
-        weights = sphere.unpack(point.weights)
-        gradients.append(timed(lambda weights=weights: gradient(weights)))
-        started = time.perf_counter()
-        result = jax.block_until_ready(program(point, 1))
-        seconds = time.perf_counter() - started
-        point = result.point
-        if result.measured.halvings[0] == 0:
-            iterations.append((gradients[-1], seconds))
+        gradients.append(timed(lambda: gradient(weights)))
+        seconds = timed(lambda: program(point, program.length))
+        iterations.append((gradients[-1], seconds / program.length))
     iterations = iterations[-REPEATS:]  # the first ones are warm-up
     return {
         "ratio": statistics.median(s / g for g, s in iterations),
@@ -89,9 +88,19 @@ def measure(problem: Problem, weights, direction, step) -> dict[str, float]:
     }
 
 
+def _start_without_halvings(program: Program, point: Point) -> Point:
+    """Return a point from which a program takes all its iterations without rejecting a trial."""
+    for _ in range(50):
+        result = program(point, program.length)
+        if result.recorded == program.length and not np.any(result.measured.halvings):
+            return point
+        point = result.point
+    raise RuntimeError("every program rejected a trial; expected one without halvings")
+
+
 def counts(problem: Problem, weights, direction, step) -> dict[str, float]:
     """Return operations and instructions of the compiled program, the same on every run."""
-    program, point = single_iteration(problem, weights, direction, step)
+    program, point = program_of(problem, weights, direction, step)
     compiled = program.lower(point, 1).compile()
     return {
         "operations": compiled.cost_analysis()["flops"],

@@ -97,11 +97,11 @@ def random_problem(sizes, rows: int):
 def iteration_of(problem, step=None, direction=None):
     """Return a function that does one accepted iteration, from a point of infinite loss."""
     from greatcircle import directions, steps
-    from single_iterations import single_iteration
+    from iteration_programs import program_of
 
     direction, step = direction or directions.Steepest(), step or steps.Curvature()
     weights = problem.network.initial_weights(0)
-    program, point = single_iteration(problem, weights, direction, step)
+    program, point = program_of(problem, weights, direction, step, length=1)
     return partial(program, restarted(program(point, 0).point), 0)
 
 
@@ -279,7 +279,7 @@ def seeds(quick: bool) -> dict:
     from greatcircle.datasets import ground_effect
     from greatcircle.optimise.iterations import Batch, descending_iterations
     from greatcircle.training.initialisation import spectral_initialisation
-    from single_iterations import NEVER, single_iteration
+    from iteration_programs import NEVER, program_of
 
     table, many = ground_effect.generate(22_401), 8 if quick else 40
     network, direction, step = Network(PAPER), directions.Steepest(), steps.Curvature()
@@ -288,7 +288,7 @@ def seeds(quick: bool) -> dict:
         split = np.random.default_rng(seed).permutation(22_401)[:17_920]
         weights, scaling = spectral_initialisation(network, table.y[split], seed)
         problem = Problem(network, scaling.inputs(table.X)[split], scaling.targets(table.y[split]))
-        program, point = single_iteration(problem, weights, direction, step)
+        program, point = program_of(problem, weights, direction, step, length=1)
         runs.append((program, restarted(program(point, 0).point)))
 
     def evaluated(problem, radii, point, stop_state):

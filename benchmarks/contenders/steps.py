@@ -13,7 +13,7 @@ from greatcircle._runtime.threads import one_thread
 from greatcircle.objective.problem import Problem
 from greatcircle.training.initialisation import initial_network
 from greatcircle.training.methods import INITIALISATIONS, METHODS
-from single_iterations import single_iteration
+from iteration_programs import program_of
 
 KINDS = {"Method 1": ("ad", directions.Steepest()), "auto": ("auto", None)}
 WARM_UP = 3
@@ -36,7 +36,7 @@ def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
     )
     problem = Problem(net, scaling.inputs(case.X), scaling.targets(case.y))
     direction = direction or directions.automatic(problem)
-    program, point = single_iteration(problem, weights, direction, steps.Curvature())
+    program, point = program_of(problem, weights, direction, steps.Curvature(), length=1)
     point = first = program(point, 0).point
 
     model, (X, y) = network(case), tensors(case)

@@ -1,4 +1,4 @@
-"""Compiled iterations of the loop one at a time, for benchmarks that time them."""
+"""The compiled program of the loop, of one iteration or of several, for benchmarks that time it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,29 +7,35 @@ from typing import Any
 import numpy as np
 
 from greatcircle.objective.problem import Problem
-from greatcircle.optimise.iterations import Batch, Point, descending_iterations
+from greatcircle.optimise.iterations import (
+    Batch,
+    Point,
+    descending_iterations,
+    program_length,
+)
 from greatcircle.optimise.loop import State, initial_state
 from greatcircle.optimise.schedules import AllRows
 from greatcircle.optimise.stopping import MaxIter
 
-__all__ = ["NEVER", "SingleIteration", "single_iteration"]
+__all__ = ["NEVER", "Program", "program_of"]
 
 NEVER = MaxIter(2**31 - 1)
 """A stopping rule that does not fire."""
 
 
 @dataclass(frozen=True, eq=False)
-class SingleIteration:
-    """A compiled program of at most one iteration.
+class Program:
+    """A compiled program of at most `length` iterations.
 
-    `program(point, 1)` takes a step from the point, and `program(point, 0)` evaluates a point of
-    infinite loss. Both return an `iterations.Result`.
+    `program(point, count)` takes `count` steps from the point, and `program(point, 0)` evaluates a
+    point of infinite loss. Both return an `iterations.Result`.
     """
 
     problem: Problem
     state: State
     direction: Any
     step: Any
+    length: int
 
     def __call__(self, point: Point, count: int) -> Any:
         """Run the program."""
@@ -45,14 +51,23 @@ class SingleIteration:
 
     @property
     def _static(self) -> dict[str, Any]:
-        return {"direction": self.direction, "step": self.step, "length": 1}
+        return {"direction": self.direction, "step": self.step, "length": self.length}
 
 
-def single_iteration(
-    problem: Problem, weights: Sequence[np.ndarray], direction: Any, step: Any
-) -> tuple[SingleIteration, Point]:
-    """Return the program of a method on a problem, and the point before the first iteration."""
+def program_of(
+    problem: Problem,
+    weights: Sequence[np.ndarray],
+    direction: Any,
+    step: Any,
+    length: int | None = None,
+) -> tuple[Program, Point]:
+    """Return the program of a method on a problem, and the point before the first iteration.
+
+    By default the program is as long as in `descend`.
+    """
     radii = np.array([np.linalg.norm(w) for w in weights], problem.dtype)
     matrices = tuple(np.asarray(w, problem.dtype) for w in weights)
     state = initial_state(matrices, radii, direction, NEVER, AllRows(problem))
-    return SingleIteration(problem, state, direction, step), state.point
+    if length is None:
+        length = program_length(problem.count, state.point.weights)
+    return Program(problem, state, direction, step, length), state.point
