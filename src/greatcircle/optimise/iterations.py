@@ -51,11 +51,11 @@ FULL_TURN = 2 * math.pi
 MAX_LENGTH = 16
 """Largest number of iterations in one program."""
 
-PROGRAM_OPERATIONS = 2e10
-"""Floating-point operations of a program: about half a second, the time that Ctrl-C waits."""
+PROGRAM_OPERATIONS = 8e10
+"""Floating-point operations of a program: about a second, the time that Ctrl-C waits."""
 
-PASSES = 12
-"""Matrix products per layer and iteration, roughly."""
+PRODUCTS = 6
+"""Matrix products per layer and iteration: forward one, gradient two, second order three."""
 
 Scalar = Float[Array, ""]
 Radii = Float[Array, " layers"]
@@ -162,7 +162,7 @@ def unevaluated(
 def program_length(rows: int, weights: Packed) -> int:
     """Return how many iterations a program has: by shapes alone, so that runs are reproducible."""
     entries = sum(math.prod(shape) for shape in weights.shapes)
-    operations = 2 * PASSES * max(rows, 1) * entries
+    operations = 2 * PRODUCTS * max(rows, 1) * entries
     return max(1, min(MAX_LENGTH, int(PROGRAM_OPERATIONS / operations)))
 
 
