@@ -51,8 +51,8 @@ FULL_TURN = 2 * math.pi
 MAX_LENGTH = 16
 """Largest number of iterations in one program."""
 
-PROGRAM_OPERATIONS = 8e10
-"""Floating-point operations of a program: about a second, the time that Ctrl-C waits."""
+PROGRAM_OPERATIONS = 1.5e11
+"""Floating-point operations of a program: at most about a second on two cores, as Ctrl-C waits."""
 
 PRODUCTS = 6
 """Matrix products per layer and iteration: forward one, gradient two, second order three."""
