@@ -26,7 +26,7 @@ Scalar = Float[Array, ""]
 
 
 class ArcStart(eqx.Module):
-    """An objective and what is known of it at the start of an arc."""
+    """An objective, its loss and its derivatives at the start of an arc."""
 
     objective: Objective
     arc: Arc
@@ -36,7 +36,7 @@ class ArcStart(eqx.Module):
     loss: Scalar
     slope: Scalar
     iteration: Int[Array, ""] | int = 0
-    """Number of steps taken before this one."""
+    """Number of earlier steps."""
 
 
 def slope(arc: Arc, gradient: Tree) -> Scalar:

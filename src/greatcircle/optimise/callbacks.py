@@ -1,8 +1,8 @@
 """Callbacks that write each iteration to a CSV file or to TensorBoard, during training.
 
 A callback is any function of a `greatcircle.optimise.record.Record`; training stops if it returns
-True. These write every record immediately, so that the files are complete at any time, even after
-a crash.
+True. The callbacks here write every record immediately, so the files are complete at any time, even
+after a crash.
 """
 
 import csv
@@ -66,7 +66,7 @@ class TensorBoard:
         self._writer: Any = None
 
     def __call__(self, row: Record) -> None:
-        """Write the record, except for numbers that are NaN."""
+        """Write the numbers of a record, except NaN."""
         if self._writer is None:
             tensorboard = require("tensorboardX", "tensorboard", "callbacks.TensorBoard")
             self._writer = tensorboard.SummaryWriter(str(self.folder))

@@ -1,8 +1,8 @@
 """Checkpoints: a run on disk, from which it resumes with bit-identical results.
 
-A checkpoint holds the state of the loop, the records, and the best weights where early stopping
-keeps them, but no rows. What follows from data, parameters and seed alone (scaling, network,
-validation part) is made again; a fingerprint makes sure that they are the same.
+A checkpoint holds the state of the loop, the records and, with early stopping, the best weights.
+Scaling, network and validation part follow from data, parameters and seed, so they are computed
+again; a fingerprint checks that data and parameters are the same.
 """
 
 import json
@@ -43,14 +43,15 @@ class Saved(NamedTuple):
         """Return the state of the run; `like` is another state of the same run."""
         leaves, structure = jax.tree.flatten(like)
         shapes = [np.shape(leaf) for leaf in leaves]
-        # The position of a source may have another length each time.
+        # The position of a source varies in length.
         if len(leaves) != len(self.leaves) or any(
             len(shape) > 1 and shape != np.shape(leaf)
             for shape, leaf in zip(shapes, self.leaves, strict=True)
         ):
             raise ValueError(
-                "the checkpoint's state does not fit this network and direction: another version "
-                "of greatcircle may have written it; use resume=False to begin again"
+                "the checkpoint's state does not fit this network, direction and row schedule: "
+                "another version of greatcircle may have written it; use resume=False to start "
+                "again"
             )
         return jax.tree.unflatten(structure, self.leaves)
 
@@ -62,11 +63,17 @@ class Checkpoint:
     Parameters
     ----------
     folder
-        Where; created if it does not exist.
+        The folder of the file; created if it does not exist.
     interval
-        Least number of seconds between two writes.
+        Smallest number of seconds between two writes.
     resume
         Whether to resume from the checkpoint in the folder, if there is one.
+    seed
+        Seed of the run, which is saved with it.
+    fingerprint
+        Texts that identify data and parameters, by name. `descend` adds its own if it is None.
+    best
+        Returns the weights with the lowest validation loss, to be saved as well.
 
     Examples
     --------
@@ -89,11 +96,9 @@ class Checkpoint:
     resume: bool = False
     seed: int = 0
     fingerprint: Mapping[str, str] | None = None
-    """Of data and parameters, by name; None until the checkpoint is bound to a run."""
     best: Callable[[], Tree | None] = lambda: None
-    """Returns the weights with the lowest validation loss."""
     saved: Saved | None = field(init=False, default=None)
-    """What was read; None without a checkpoint in the folder."""
+    """The checkpoint to resume from; None if there is none."""
     _clock: "_Clock" = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -162,7 +167,7 @@ class Checkpoint:
 
 
 class _Clock:
-    """Time of the last write: it decides nothing but when to write."""
+    """Time of the last write; nothing but the time of the next write depends on it."""
 
     def __init__(self) -> None:
         self.written = time.monotonic()
@@ -184,23 +189,22 @@ def _read(path: Path) -> Saved:
         tensors, texts = unpack(path.read_bytes())
         if texts.get("kind") != "checkpoint":
             raise ValueError("it is a model, not a checkpoint; greatcircle.load reads it")
-        of = json.loads(texts["of"])
+        return Saved(
+            int(texts["seed"]),
+            json.loads(texts["of"]),
+            _numbered(tensors, "state"),
+            tuple(_record(values) for values in tensors["records"]),
+            _numbered(tensors, "best") or None,
+        )
     except (ValueError, KeyError) as error:
         raise ValueError(f"{path} cannot be resumed from: {error}") from error
-    return Saved(
-        int(texts["seed"]),
-        of,
-        _numbered(tensors, "state"),
-        tuple(_record(values) for values in tensors["records"]),
-        _numbered(tensors, "best") or None,
-    )
 
 
 def _check_same(path: Path, saved: Mapping[str, str], given: Mapping[str, str]) -> None:
-    if differs := sorted(n for n in {*saved, *given} if saved.get(n) != given.get(n)):
+    if differ := sorted(n for n in {*saved, *given} if saved.get(n) != given.get(n)):
         raise ValueError(
-            f"{path} is of another fit: {', '.join(differs)} differ; use resume=False to begin "
-            "again, or another folder"
+            f"{path} belongs to another fit, with different {', '.join(differ)}; use resume=False "
+            "to start again, or another folder"
         )
 
 

@@ -1,4 +1,4 @@
-"""Early stopping: end a run when the validation loss stops falling, and keep the best weights."""
+"""Early stopping: end a run when the validation loss no longer falls, and keep the best weights."""
 
 import math
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ __all__ = ["EarlyStopping"]
 
 
 class EarlyStopping:
-    """A callback that ends a run by the validation losses in its records.
+    """A callback that ends a run when the validation loss of its records no longer falls.
 
     Parameters
     ----------
     patience
-        Number of iterations without a lower validation loss that ends the run.
+        The run ends after this number of iterations without a lower validation loss.
     counts_batches
-        Whether iterations on part of the rows count: not if all rows take over later.
+        Whether iterations on part of the rows count; False if all rows are used later.
     """
 
     def __init__(self, patience: int, *, counts_batches: bool = True) -> None:
@@ -43,13 +43,13 @@ class EarlyStopping:
         return f"the validation loss has not fallen for {self.patience} iterations"
 
     def restore(self, records: Sequence[Record], best: Tree | None) -> None:
-        """Continue after the records of a run whose best weights are known."""
+        """Continue a run from its records and best weights."""
         for record in records:
             self._count(record)
         self.best = best
 
     def _count(self, record: Record) -> bool:
-        """Return whether the validation loss is the lowest so far."""
+        """Count a record; return whether its validation loss is the lowest so far."""
         if record.validation_loss < self._lowest:
             self._lowest, self._since = record.validation_loss, 0
             return True

@@ -17,7 +17,7 @@ class History(dict[str, np.ndarray]):
 
     @classmethod
     def of(cls, rows: Sequence[Record]) -> Self:
-        """Make a history of records."""
+        """Return the history of some records."""
         return cls({name: np.array([getattr(r, name) for r in rows]) for name in Record._fields})
 
     def rows(self) -> list[Record]:

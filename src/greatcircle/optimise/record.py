@@ -7,7 +7,7 @@ __all__ = ["Evaluations", "Record"]
 
 
 class Evaluations(NamedTuple):
-    """Passes over the data, by kind; a pass over part of the rows counts as that part."""
+    """Passes over the data, by kind; a pass over part of the rows counts as that fraction."""
 
     forward: float = 0
     """Losses."""
@@ -41,9 +41,9 @@ class Record(NamedTuple):
     loss: float
     """After the step."""
     angle: float
-    """The angle taken, after any halvings."""
+    """The angle of the step, after any halvings."""
     slope: float
-    """L̄'(0) along the arc that was taken."""
+    """L̄'(0) along the arc of the step."""
     curvature: float
     """L̄''(0); NaN for a step rule that does not compute it."""
     predicted: float
@@ -58,7 +58,10 @@ class Record(NamedTuple):
     higher: float
     products: float
     seconds: float
-    """Wall-clock time; iterations of one compiled program share it equally. Decides nothing."""
+    """Wall-clock time, shared equally by the iterations of one compiled program.
+
+    No decision depends on it.
+    """
     validation_loss: float = math.nan
     """Loss on the rows that `early_stopping` holds out; NaN without it."""
     spectral_bound: float = math.nan

@@ -1,8 +1,9 @@
 """Stopping rules, joined with `|`: `MaxIter(200) | SlopeBelow(1e-8)`.
 
-A rule is a fold over the records of the iterations: `init` makes its state, `update` adds a record,
-`fired` says whether to stop. All three are JAX functions, because several iterations run in one
-compiled program; numbers such as a tolerance are its arguments, so changing them compiles nothing.
+A rule is a fold over the records of the iterations: `init` returns its state, `update` adds a
+record, and `fired` returns whether to stop. All three are JAX functions, because several iterations
+run in one compiled program. Numbers such as a tolerance are arguments of the program, so that a
+change of them compiles nothing.
 Each rule says whether it means convergence: reaching a limit of iterations does not.
 """
 
@@ -124,7 +125,7 @@ class MaxIter(Rule):
 
 
 class SlopeBelow(Rule):
-    """Stop when a radian at the last slope would gain less than `tolerance` of the loss."""
+    """Stop when the slope per radian is below `tolerance` times the loss."""
 
     tolerance: float
     converged: ClassVar[bool] = True
@@ -151,7 +152,7 @@ class SlopeBelow(Rule):
 
 
 class DecreaseBelow(Rule):
-    """Stop when the last `patience` iterations gained less than `tolerance` of the loss."""
+    """Stop when `patience` iterations together lower the loss by less than `tolerance` times it."""
 
     tolerance: float
     patience: int = eqx.field(static=True, default=10)

@@ -1,3 +1,3 @@
-"""From settings and data to a model: method presets, the start, and training."""
+"""Training: method presets, initial weights, and a fit from settings and data to a model."""
 
 __all__: list[str] = []

@@ -1,11 +1,11 @@
-"""The rows of a fit by purpose, and how they become problems and row schedules.
+"""The rows of a fit, and the problems and row schedules made of them.
 
 | rows | schedule |
 |---|---|
 | in memory | all rows |
-| in memory, many, `batch_size="auto"` | chunks of them that grow, then all rows |
-| in memory, with a `batch_size` below half of them | random batches that grow, then all rows |
-| a stream of at least `SAMPLE` rows | batches of the stream that grow |
+| in memory, many, `batch_size="auto"` | growing windows of chunks, then all rows |
+| in memory, `batch_size` below half of them | growing random batches, then all rows |
+| a stream of at least `SAMPLE` rows | growing batches of the stream |
 
 A shorter stream is read and treated as rows in memory.
 """
@@ -36,13 +36,13 @@ from greatcircle.training.settings import FitSettings
 __all__ = ["SAMPLE", "FitData", "Names", "Problems", "row_schedule"]
 
 SAMPLE = 100_000
-"""Rows of a stream from which scaling and initial weights are computed."""
+"""Number of rows of a stream from which scaling and initial weights are computed."""
 
 FIRST_BATCH, LARGEST_BATCH = 1024, 65_536
-"""Rows of the batches of a stream."""
+"""Number of rows of the first and of the largest batches of a stream."""
 
 Encode = Callable[[np.ndarray], np.ndarray]
-"""Turns targets or labels into a matrix."""
+"""Returns targets or labels as a matrix."""
 
 
 def _unchanged(targets: np.ndarray) -> np.ndarray:
@@ -61,20 +61,20 @@ class Names:
 
 @dataclass(frozen=True)
 class FitData:
-    """The rows of a fit by purpose.
+    """The training and validation rows of a fit.
 
     Parameters
     ----------
     rows
         Training rows, or the first rows of a stream.
     validation
-        Rows held out for early stopping, never trained on; targets not encoded yet.
+        Rows held out for early stopping, or None; their targets are not encoded yet.
     stream
-        More training rows than `rows`, or None.
+        The source of all training rows if there are more than `rows`, or None.
     names
         Names of inputs, targets and classes.
     encode
-        Turns the targets of `validation` and `stream` into a matrix.
+        Returns targets of `validation` and `stream` as a matrix.
     """
 
     rows: Rows
@@ -92,7 +92,7 @@ class FitData:
         validation_fraction: float | None = None,
         strata: np.ndarray | None = None,
     ) -> "FitData":
-        """Return rows in memory, part of them held out in proportion to the strata."""
+        """Return rows in memory; a validation part has the same fraction of each stratum."""
         if validation_fraction is None:
             return cls(rows, names=names)
         random = np.random.RandomState(seed).randint(2**31)
@@ -108,7 +108,7 @@ class FitData:
         encode: Encode,
         validation_fraction: float | None = None,
     ) -> "FitData":
-        """Return a stream whose first rows are known, part of it held out."""
+        """Return a stream with a sample of its rows, and a validation part of it."""
         validation = None
         if validation_fraction is not None:
             validation = stream.hold_out(max(1, int(validation_fraction * SAMPLE)))
@@ -127,23 +127,19 @@ class Problems:
     def of(
         self, rows: Rows, encode: Encode = _unchanged, order: np.ndarray | None = None
     ) -> Problem:
-        """Return the problem of rows, or of some of them in another order, in its own unit."""
-        given = Rows(rows.inputs, encode(rows.targets), rows.sample_weight)
-        weight = rows.sample_weight
+        """Return the problem of rows, or of the rows `order` in that order, in its own unit."""
+        given, weight = Rows(rows.inputs, encode(rows.targets)), rows.sample_weight
         if order is None and len(rows) <= CHUNK:
             inputs, targets = self._scaled(given)
-        else:  # many rows are not copied in double precision
+        else:  # chunk by chunk: scaling makes a copy in double precision
             count = len(rows) if order is None else len(order)
             inputs = np.empty((count, given.inputs.shape[1]), self.dtype)
             targets = np.empty((count, given.targets.shape[1]), self.dtype)
-            for some in chunks(count):
-                which = some if order is None else order[some]
-                inputs[some], targets[some] = self._scaled(given.take(which))
-            weight = (
-                rows.sample_weight
-                if rows.sample_weight is None or order is None
-                else rows.sample_weight[order]
-            )
+            for chunk in chunks(count):
+                which = chunk if order is None else order[chunk]
+                inputs[chunk], targets[chunk] = self._scaled(given.take(which))
+        if weight is not None and order is not None:
+            weight = weight[order]
         return Problem.from_checked(self.network, self.loss, inputs, targets, weight, self.dtype)
 
     def _scaled(self, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +149,7 @@ class Problems:
 def row_schedule(
     data: FitData, problems: Problems, settings: FitSettings, seed: int
 ) -> tuple[Problem, RowSchedule]:
-    """Return the problem with the rows in memory, and which rows each iteration sees."""
+    """Return the problem of all rows in memory, and the row schedule."""
     rows, count = data.rows, len(data.rows)
     if data.stream is not None:
         whole = problems.of(rows)
@@ -166,7 +162,7 @@ def row_schedule(
     weight = np.ones(count) if rows.sample_weight is None else rows.sample_weight
     random = np.random.RandomState(seed)
     if data.validation is not None:
-        random.randint(2**31)  # the split has drawn one number
+        random.randint(2**31)  # `in_memory` used the first number for the split
     if settings.starts_with_chunk and not at_once(int(np.count_nonzero(weight))):
         order = random.permutation(np.flatnonzero(weight))
         windows = WindowSource(len(order))

@@ -1,7 +1,7 @@
 """Initial weights, and the scaling of the targets that goes with them (Algorithm 1).
 
-The scale of the targets decides how far the weights have to turn, and so the bound of the trained
-network (`docs/scaling.md`):
+The scale of the targets determines how far the weights have to turn, and therefore the bound of the
+trained network (`docs/scaling.md`):
 
 | target scale | the scaled targets are |
 |---|---|
@@ -145,31 +145,32 @@ def initialise(
         raise ValueError(f"target_gain is {target_gain!r}; expected a positive number, or None")
     dtype = checked_dtype(dtype)
     fitted = Scaling.fit(scaling, inputs, targets, centred=centred, sample_weight=sample_weight)
-    share = normalised_weights(sample_weight, len(inputs))
-    sample, sample_share = sample_rows(share)
-    scaled, near = fitted.inputs(inputs[sample]), targets[sample] - fitted.target_shift
+    weight = normalised_weights(sample_weight, len(inputs))
+    sample, weight_in_sample = sample_rows(weight)
+    scaled, centred_targets = fitted.inputs(inputs[sample]), targets - fitted.target_shift
     unit = network.initial_weights(seed, scheme=scheme, dtype=np.float64)
     radii = (
-        _even_radii(network, unit, scaled, sample_share)
+        _even_radii(network, unit, scaled, weight_in_sample)
         if radius is None
         else checked_radii(radius, network.depth)
     )
     weights = tuple(w * r for w, r in zip(unit, radii, strict=True))
     if target_scale == "gain":
-        factor = _gain_factor(network, weights, (targets - fitted.target_shift)[share > 0])
+        factor = _gain_factor(network, weights, centred_targets[weight > 0])
     elif target_scale == "output":
-        if radius is None:
-            have = float(np.sqrt(network.sizes[-1]))  # that is what the radii were chosen for
-        else:
-            outputs = network.predict(weights, scaled)
-            have = float(np.sqrt(sample_share @ np.sum(outputs**2, axis=1)))
-        want = float(np.sqrt(share @ np.sum((targets - fitted.target_shift) ** 2, axis=1)))
-        once = have / want if want > 0 and have > 0 else 1.0
+        # Automatic radii give every output a mean square of one.
+        initial = float(np.sqrt(network.sizes[-1]))
+        if radius is not None:
+            initial = _root_mean_square(network.predict(weights, scaled), weight_in_sample)
+        final = _root_mean_square(centred_targets, weight)
+        factor = initial / final if final > 0 and initial > 0 else 1.0
         if target_gain is None:
-            target_gain = automatic_target_gain(inputs, targets, network, sample_weight)
-            line = best_line(scaled, once * near, sample_share)
-            target_gain = min(target_gain, largest_target_gain(network, radii, line))
-        factor = target_gain * once
+            line = best_line(scaled, factor * centred_targets[sample], weight_in_sample)
+            target_gain = min(
+                automatic_target_gain(inputs, targets, network, sample_weight),
+                largest_target_gain(network, radii, line),
+            )
+        factor *= target_gain
     elif isinstance(target_scale, Real) and 0 < float(target_scale) < np.inf:
         # A margin of 1e-6, because float32 weights keep their norms only approximately.
         factor = (1 + 1e-6) * fitted.bound(float(np.prod(radii))) / float(target_scale) or 1.0
@@ -193,6 +194,11 @@ def absorb_factor(
     return (*weights[:-1], last), replace(scaling, factor=1.0)
 
 
+def _root_mean_square(values: np.ndarray, weight: np.ndarray) -> float:
+    """Return the root of the mean squared norm of rows, weighted."""
+    return float(np.sqrt(weight @ np.sum(values**2, axis=1)))
+
+
 def _gain_factor(network: Network, weights: Sequence[np.ndarray], targets: np.ndarray) -> float:
     """Return ∏‖W_i‖_op / Y_max, where Y_max is one if all targets are zero."""
     largest = float(np.max(row_norms(targets)))
@@ -201,20 +207,20 @@ def _gain_factor(network: Network, weights: Sequence[np.ndarray], targets: np.nd
 
 
 def _even_radii(
-    network: Network, weights: Sequence[np.ndarray], inputs: np.ndarray, share: np.ndarray
+    network: Network, weights: Sequence[np.ndarray], inputs: np.ndarray, weight: np.ndarray
 ) -> tuple[float, ...]:
     """Return radii for which the units of every layer have a mean square of one."""
     with precision(np.float64):
-        return tuple(np.asarray(_layer_by_layer(network, tuple(weights), inputs, share)).tolist())
+        return tuple(np.asarray(_layer_by_layer(network, tuple(weights), inputs, weight)).tolist())
 
 
 # Run once: a short compilation matters more than a fast program.
 @partial(jax.jit, static_argnums=0, compiler_options=optimisation_level(0))
-def _layer_by_layer(network: Network, weights: Weights, inputs: Array, share: Array) -> Array:
+def _layer_by_layer(network: Network, weights: Weights, inputs: Array, weight: Array) -> Array:
     radii, h = [], inputs.T
     for w in weights:
         z = network.layer(h, w)
-        size = jnp.sqrt(jnp.mean(z**2 @ share))
+        size = jnp.sqrt(jnp.mean(z**2 @ weight))
         radii.append(jnp.where(size > 0, 1 / jnp.where(size > 0, size, 1), 1.0))
         h = network.activation(z * radii[-1])
     return jnp.stack(radii)

@@ -27,7 +27,7 @@ __all__ = [
 T = TypeVar("T")
 
 DIRECTIONS: dict[str, Direction | None] = {
-    "auto": None,  # `directions.automatic` chooses, by what the objective offers
+    "auto": None,  # `directions.automatic` chooses
     "steepest": directions.Steepest(),
     "riemannian-gradient": directions.RiemannianGradient(),
     "majorant-steepest": directions.MajorantSteepest(),
@@ -65,25 +65,22 @@ class Initialisation(NamedTuple):
 INITIALISATIONS: dict[str, Initialisation] = {
     # Algorithm 1
     "paper": Initialisation(False, "uniform", 1.0, "gain", False, 1.0),
-    # The best accuracy at a given bound, at every depth: docs/scaling.md has the evidence
+    # The best accuracy at a given bound for every depth, see docs/scaling.md
     "auto": Initialisation(True, "identity", None, "output", True, None),
 }
 
 
 class MethodNames(NamedTuple):
-    """Names of a direction, a step, an initialisation and a scaling.
-
-    The paper's runs have a fixed length, and all their iterations see all rows. Others may start
-    with part of many rows.
-    """
+    """Names of a direction, a step, an initialisation and a scaling, and when training ends."""
 
     direction: str
     step: str
     initialisation: str
     scaling: str
     tol: float
-    """Relative decrease of the loss in ten iterations below which training ends."""
+    """Training ends when ten iterations together lower the loss by less than this fraction."""
     all_rows: bool
+    """Whether all iterations see all rows; otherwise training on many rows starts with some."""
 
 
 METHODS: dict[str, MethodNames] = {
@@ -96,7 +93,7 @@ METHODS: dict[str, MethodNames] = {
 
 
 class Method(NamedTuple):
-    """The objects that these names stand for."""
+    """The objects that the names of a method stand for."""
 
     direction: Direction | None
     step: Step

@@ -25,7 +25,7 @@ MAY_CHANGE = (
     "checkpoint_interval",
     "max_iter",
     "n_iter_no_change",
-    "random_state",  # the seed in the checkpoint counts
+    "random_state",  # a resumed fit uses the seed in the checkpoint
     "resume",
     "tol",
     "verbose",
@@ -34,12 +34,12 @@ MAY_CHANGE = (
 """Parameters that may have other values when a fit is resumed."""
 
 FLOAT64_ROWS = 2000
-"""Up to this number of rows, dtype="auto" is float64: it costs next to nothing there."""
+"""Largest number of rows for which dtype="auto" is float64, where that costs next to nothing."""
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What an estimator's parameters say."""
+    """The checked settings of a fit."""
 
     direction: Direction | None
     """None leaves the choice to `directions.automatic`."""
@@ -54,7 +54,7 @@ class FitSettings:
     budget_iterations: int
     """Largest number of iterations within the budget; zero only scales the weights down to it."""
     batch_size: int | None
-    """Rows of the first batches, or None for all."""
+    """Number of rows of the first batches, or None for all."""
     starts_with_chunk: bool
     """Whether training on many rows starts with a chunk of them."""
     dtype: str

@@ -15,6 +15,7 @@ from greatcircle.objective.objective import Objective, layered
 from greatcircle.optimise.directions.direction import Choice, Position, ratio, unit_max_speed
 
 __all__ = [
+    "Beta",
     "ConjugateGradient",
     "HagerZhang",
     "MajorantSteepest",
@@ -106,7 +107,7 @@ class Beta(Protocol):
     """A formula for the β of nonlinear conjugate gradients."""
 
     def __call__(self, gradient: Tree, last: _Last) -> Float[Array, ""]:
-        """Return β, given this gradient and the last gradient and direction, transported here."""
+        """Return β from the gradient, and from the last gradient and direction, transported."""
         ...
 
 

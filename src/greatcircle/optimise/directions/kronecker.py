@@ -59,7 +59,7 @@ class _Factors(NamedTuple):
 
 @dataclass(frozen=True)
 class Kronecker:
-    """Natural gradient by Kronecker factors (K-FAC), with momentum, and no rate to choose.
+    """Natural gradient by Kronecker factors (K-FAC), with momentum and without a learning rate.
 
     Each layer's block of the Gauss-Newton matrix is approximated by a Kronecker product of two
     small matrices (Martens & Grosse 2015), whose inverse is cheap compared with a pass over the

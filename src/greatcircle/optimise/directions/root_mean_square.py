@@ -50,7 +50,7 @@ class RootMeanSquare:
         rows, steps = gradient.rows, state.steps + 1
         mean = MEAN_DECAY * state.mean + (1 - MEAN_DECAY) * rows
         square = SQUARE_DECAY * state.square + (1 - SQUARE_DECAY) * rows**2
-        # The averages started from zero: divide by the sum of their weights so far.
+        # The averages start from zero: divide by the sum of their weights so far.
         unbiased_mean = mean / (1 - MEAN_DECAY**steps)
         unbiased_square = square / (1 - SQUARE_DECAY**steps)
         entries = jnp.array([[math.prod(shape)] for shape in gradient.shapes])

@@ -39,7 +39,7 @@ class Curvature:
         second_order(objective, f"step {type(self).__name__}")
 
     def propose(self, start: ArcStart) -> Proposal:
-        """Algorithm 2, line by line."""
+        """Return the angle of Algorithm 2, which this follows line by line."""
         slope = start.slope
         curvature = arcs.second_derivative(start.objective, start.arc, start.gradient, start.cache)
         epsilon = jnp.asarray(self.max_angle, slope.dtype)
@@ -58,7 +58,7 @@ class ComparedCurvature:
 
     The paper describes this before it simplifies to Algorithm 2, which trusts the expansion. It
     takes two more forward passes. If 0 has the lowest loss, half of t* is proposed, and the loop
-    goes on halving.
+    halves it further.
 
     Parameters
     ----------

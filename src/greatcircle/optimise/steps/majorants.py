@@ -1,6 +1,7 @@
 """Majorants of the loss along an arc: the paper's, a tighter one, and a proved one.
 
-Each is a few numbers computed at the start of the arc, and a function of the angle, less L(w).
+Each consists of a few numbers, computed at the start of the arc, and a function of the angle: the
+majorant minus L(w).
 `majorised.py` minimises them; `docs/method2.md` derives them and says what is proved and what rests
 on the paper's Assumption 1.
 """
@@ -38,7 +39,7 @@ Grams = Float[Array, "layers short short"]
 
 @runtime_checkable
 class Terms(Protocol):
-    """A majorant along an arc, less L(w)."""
+    """A majorant along an arc, minus L(w)."""
 
     def value(self, t: Scalar) -> Scalar:
         """Return its value at angle t."""
@@ -115,7 +116,7 @@ class MajorantTerms(eqx.Module):
     """Bound on the root mean square of each layer's input: √Q ∏_{j<i} ‖W_j‖_op."""
 
     def value(self, t: Scalar) -> Scalar:
-        """Return the right-hand side of Eq. (22) at angle t, less L(w)."""
+        """Return the right-hand side of Eq. (22) at angle t, minus L(w)."""
         # P1 − P2 as a sum of products of positive numbers, which does not cancel for small t.
         change = self.layers.change_norms(t)
         growth = _at_output(change * self.inputs, self.layers.gain + change)
@@ -140,7 +141,7 @@ class DataMajorantTerms(eqx.Module):
     """Mean of ‖h U‖²."""
 
     def value(self, t: Scalar) -> Scalar:
-        """Return the majorant at angle t, less L(w)."""
+        """Return the majorant at angle t, minus L(w)."""
         half = self.layers.speed * t / 2
         sine, cosine = jnp.sin(half), jnp.cos(half)
         square = cosine**2 * self.uu - 2 * sine * cosine * self.hu + sine**2 * self.hh

@@ -45,7 +45,7 @@ class _Majorised(ABC):
 
     @final
     def propose(self, start: ArcStart) -> Proposal:
-        """Search in log t: angles span many decades."""
+        """Return the minimiser, by a search in log t: angles span many decades."""
         terms = self._terms(start)
         low = terms.lower_limit()
         low = jnp.maximum(low, jnp.finfo(low.dtype).tiny)

@@ -41,7 +41,7 @@ class Step(Protocol):
         ...
 
     def propose(self, start: ArcStart) -> Proposal:
-        """Return the angle."""
+        """Return the angle, the second derivative and the predicted decrease."""
         ...
 
 
