@@ -91,10 +91,10 @@ def test_nothing_is_written_before_the_first_iteration(csv, tmp_path, capsys, mo
     assert cli.main(command) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
 
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "record_of", interrupt)
+    monkeypatch.setattr(loop, "Record", interrupt)
     assert cli.main(command) == 130
     assert "interrupted before the first iteration; nothing is written" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
@@ -232,15 +232,15 @@ def test_help_shows_examples(command, capsys):
 
 
 def test_an_interrupt_keeps_the_model_so_far(csv, tmp_path, monkeypatch, capsys):
-    record, calls = loop.record_of, []
+    record, calls = loop.Record, []
 
-    def second_time_interrupted(*arguments):
-        calls.append(arguments)
+    def second_time_interrupted(**fields):
+        calls.append(fields)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return record(*arguments)
+        return record(**fields)
 
-    monkeypatch.setattr(loop, "record_of", second_time_interrupted)
+    monkeypatch.setattr(loop, "Record", second_time_interrupted)
     command = ["fit", str(csv), "--targets", "fz", "--inputs", "z", *SHORT, "--json", "--quiet"]
     assert cli.main([*command, "--out", str(tmp_path / "o")]) == 130
     printed, said = capsys.readouterr()

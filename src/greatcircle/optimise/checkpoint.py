@@ -72,14 +72,14 @@ class Checkpoint:
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from greatcircle import Checkpoint, Network, Problem, descend, stopping
+    >>> from greatcircle import Checkpoint, Network, Problem, descend, directions, stopping
     >>> x = np.linspace(-1, 1, 50).reshape(-1, 1)
     >>> problem = Problem(Network((1, 8, 1), "abs"), x, 0.2 * np.abs(x))
     >>> weights, folder = problem.network.initial_weights(seed=0), tempfile.mkdtemp()
-    >>> first = descend(problem, weights, stop=stopping.MaxIter(3), checkpoint=Checkpoint(folder))
-    >>> rest = descend(
-    ...     problem, weights, stop=stopping.MaxIter(5), checkpoint=Checkpoint(folder, resume=True)
-    ... )
+    >>> method = {"direction": directions.Steepest(), "stop": stopping.MaxIter(3)}
+    >>> first = descend(problem, weights, **method, checkpoint=Checkpoint(folder))
+    >>> method["stop"] = stopping.MaxIter(5)
+    >>> rest = descend(problem, weights, **method, checkpoint=Checkpoint(folder, resume=True))
     >>> len(rest.records)
     5
     """
