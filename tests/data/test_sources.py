@@ -7,7 +7,7 @@ import pytest
 from greatcircle import LipschitzRegressor
 from greatcircle.data.sources import Arrays, Batches, Parquet, source_of
 from greatcircle.datasets import Table, ground_effect
-from greatcircle.training import training
+from greatcircle.training import data as fit_data
 
 FLIGHT = ground_effect.generate(9000)
 SMOOTH = np.tanh((FLIGHT.X - FLIGHT.X.mean(axis=0)) / FLIGHT.X.std(axis=0))[:, :3]
@@ -47,9 +47,9 @@ def parquet(tmp_path):
 @pytest.fixture
 def small_stream(monkeypatch):
     """Streams as long ones are treated, with few rows."""
-    monkeypatch.setattr(training, "SAMPLE", 1000)
-    monkeypatch.setattr(training, "FIRST_BATCH", 100)
-    monkeypatch.setattr(training, "LARGEST_BATCH", 800)
+    monkeypatch.setattr(fit_data, "SAMPLE", 1000)
+    monkeypatch.setattr(fit_data, "FIRST_BATCH", 100)
+    monkeypatch.setattr(fit_data, "LARGEST_BATCH", 800)
 
 
 def halves():

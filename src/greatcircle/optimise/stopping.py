@@ -117,7 +117,7 @@ class MaxIter(Rule):
     @property
     def reason(self) -> str:
         """Return the limit."""
-        return f"reached the limit of {self.iterations} iterations"
+        return f"reached the limit of {_in_words(self.iterations)}"
 
 
 class SlopeBelow(Rule):
@@ -182,9 +182,8 @@ class DecreaseBelow(Rule):
     @property
     def reason(self) -> str:
         """Return tolerance and patience."""
-        return (
-            f"the loss fell by less than {100 * self.tolerance:.3g} % in {self.patience} iterations"
-        )
+        percent = f"{100 * self.tolerance:.3g} %"
+        return f"the loss fell by less than {percent} in {_in_words(self.patience)}"
 
 
 class LossBelow(Rule):
@@ -240,6 +239,10 @@ def _leaves(rule: Rule) -> Iterator[Rule]:
             yield from _leaves(each)
     else:
         yield rule
+
+
+def _in_words(iterations: int) -> str:
+    return "one iteration" if iterations == 1 else f"{iterations} iterations"
 
 
 def _check_number(name: str, value: Any) -> None:
