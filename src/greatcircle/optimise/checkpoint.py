@@ -74,7 +74,7 @@ class Checkpoint:
     >>> import numpy as np
     >>> from greatcircle import Checkpoint, Network, Problem, descend, directions, stopping
     >>> x = np.linspace(-1, 1, 50).reshape(-1, 1)
-    >>> problem = Problem(Network((1, 8, 1), "abs"), x, 0.2 * np.sin(3 * x))
+    >>> problem = Problem(Network((1, 8, 1), "tanh"), x, 0.2 * np.sin(3 * x))
     >>> weights, folder = problem.network.initial_weights(seed=0), tempfile.mkdtemp()
     >>> method = {"direction": directions.Steepest(), "stop": stopping.MaxIter(3)}
     >>> first = descend(problem, weights, **method, checkpoint=Checkpoint(folder))
