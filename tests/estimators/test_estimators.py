@@ -366,6 +366,15 @@ def test_warm_start_goes_on():
         m.set_params(hidden_layer_sizes=(6,)).fit(X, y[:, 0])
 
 
+def test_a_warm_start_may_change_the_method():
+    X, y = TABLE.X[:200], TABLE.y[:200]
+    m = model(hidden_layer_sizes=(6,), max_iter=3, warm_start=True).fit(X, y)
+    for method in ("gauss-newton", "conjugate-gradient", "steepest", "auto"):
+        before = m.loss_
+        m.set_params(method=method if method == "auto" else (method, "curvature")).fit(X, y)
+        assert m.loss_ < before
+
+
 def test_partial_fit_is_one_iteration_a_call():
     m = model(hidden_layer_sizes=(6,))
     for first in (0, 200, 400, 0, 200, 400):

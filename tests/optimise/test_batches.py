@@ -156,7 +156,7 @@ def test_every_state_resumes_bit_for_bit(changes, tmp_path):
     changes = {"stop": MaxIter(12) | stopping.DecreaseBelow(5e-3), **changes}
     _, result, _ = run(1.0, checkpoint=KeepsAll(tmp_path), **changes)
     folders = [path for path in tmp_path.iterdir() if path.is_dir()]
-    sizes = [int(Checkpoint(f, resume=True).saved.leaves[-3]) for f in folders]
+    sizes = [int(Checkpoint(f, resume=True).saved.leaves[-4]) for f in folders]
     assert any(size > 20 for size in sizes)  # batches have grown
     assert any(size == 0 for size in sizes) == ("whole" not in changes)  # all rows
     for folder in folders[::3]:
@@ -170,6 +170,29 @@ def test_every_state_resumes_bit_for_bit(changes, tmp_path):
             np.testing.assert_array_equal(a, b)
         for a, b in zip(rest.records, result.records, strict=True):
             np.testing.assert_array_equal(a._replace(seconds=0), b._replace(seconds=0))
+
+
+def test_a_resumed_run_converges_by_the_iterations_since_batches_last_grew(tmp_path):
+    X = np.random.default_rng(0).standard_normal((600, 3))
+    y = np.abs(X[:, 0]) + 0.3 * np.random.default_rng(1).standard_normal(600)
+
+    def fitted(max_iter=200, **options):
+        model = LipschitzRegressor(
+            (8,), batch_size=16, tol=0.8, max_iter=max_iter, random_state=0, **options
+        )
+        return model.fit(X, y)
+
+    whole = fitted()
+    sizes = whole.history_["backward"]
+    grown = int(np.flatnonzero(sizes == 1)[0])
+    assert grown > 1
+    assert whole.n_iter_ == grown + 10
+    for interrupted in (grown - 1, grown, grown + 1, whole.n_iter_ - 1):
+        folder = tmp_path / str(interrupted)
+        fitted(interrupted, checkpoint=folder)
+        rest = fitted(checkpoint=folder, resume=True)
+        np.testing.assert_array_equal(rest.history_["loss"], whole.history_["loss"])
+        assert rest.reason_ == whole.reason_
 
 
 @pytest.mark.parametrize("rows", [100_000, 150_000, 1_200_000])

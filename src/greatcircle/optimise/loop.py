@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jax.typing import ArrayLike
+from jaxtyping import Float, Int
 
 from greatcircle._runtime.precision import precision
 from greatcircle._runtime.threads import one_thread
@@ -60,6 +61,8 @@ class State(eqx.Module):
     """State of the stopping rules."""
     rows: Any
     """Position of the row schedule."""
+    restarted: Int[ArrayLike, ""]
+    """Number of iterations before the rules that mean convergence were last restarted."""
 
 
 class Update(NamedTuple):
@@ -329,12 +332,13 @@ def iterate(
             ending = _ending(status, result.point, rule, recorded)
         else:
             ending, changed = schedule.update(status, bool(records), rule)
-        state = State(state.radii, result.point, result.stop_state, schedule.position)
+        state = replace(state, point=result.point, stop=result.stop_state, rows=schedule.position)
         if changed:
             forgotten = replace(
                 state,
                 point=_unevaluated_again(state.point),
                 stop=stopping.restart(stop, state.stop),
+                restarted=np.asarray(recorded, np.int32),
             )
             state, update = advance.evaluate(schedule, forgotten)
             evaluations, ending = evaluations.plus(update.evaluations), update.ending
@@ -373,7 +377,7 @@ class _Advance:
             ending = Ending(Outcome.NON_FINITE, "the loss is not finite at the start")
         else:
             evaluations = evaluations.plus(self._accepted(result.point.products))
-        state = State(state.radii, result.point, result.stop_state, schedule.position)
+        state = replace(state, point=result.point, stop=result.stop_state, rows=schedule.position)
         return state, Update(state, (), (), evaluations.times(fraction), ending)
 
     def records(
@@ -463,7 +467,7 @@ def _sampled(
         record = Record(
             recorded, loss, float(angle), nan, nan, nan, before - loss, 0, *spent, seconds
         )
-        state = State(radii, point, stop.update(state.stop, record), state.rows)
+        state = replace(state, radii=radii, point=point, stop=stop.update(state.stop, record))
         yield Update(state, (record,), (_host(point.weights),), spent, None)
         spent = Evaluations()
 
@@ -479,7 +483,7 @@ def initial_state(
     """Return the state before the first point has been evaluated."""
     point = iterations.unevaluated(sphere.pack(weights), direction, direction_state)
     position = () if isinstance(schedule, RandomBatches) else schedule.position
-    return State(jnp.asarray(radii), point, stop.init(), position)
+    return State(jnp.asarray(radii), point, stop.init(), position, np.zeros((), np.int32))
 
 
 def _kept(state: State) -> State:
@@ -489,10 +493,9 @@ def _kept(state: State) -> State:
 
 def _restarted(state: State, stop: Rule, records: Sequence[Record]) -> State:
     """Return the state with the stopping rules as they are after the records."""
-    rules = stop.init()
-    for record in records:
-        rules = stop.update(rules, record)
-    return replace(state, stop=rules)
+    restarted = min(int(state.restarted), len(records))
+    rules = stopping.replay(stop, records, restarted)
+    return replace(state, stop=rules, restarted=np.asarray(restarted, np.int32))
 
 
 def _unevaluated_again(point: Point) -> Point:

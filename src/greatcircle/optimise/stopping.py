@@ -7,7 +7,7 @@ Each rule says whether it means convergence: reaching a limit of iterations does
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -18,6 +18,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Bool
 
+from greatcircle.optimise.record import Record
+
 __all__ = [
     "DecreaseBelow",
     "FirstOf",
@@ -27,6 +29,7 @@ __all__ = [
     "SlopeBelow",
     "fired_rule",
     "limits",
+    "replay",
     "restart",
 ]
 
@@ -228,9 +231,28 @@ def restart(rule: Rule, state: Any) -> Any:
     return rule.init() if rule.converged else state
 
 
+def replay(rule: Rule, records: Sequence[Record], restarted: int) -> Any:
+    """Return the state after the records of a run, which restarted the rule after some of them."""
+    state = restart(rule, _after(rule, rule.init(), records[:restarted]))
+    return _after(rule, state, records[restarted:])
+
+
 def limits(rule: Rule) -> Rule:
     """Return the rules that do not mean convergence."""
     return FirstOf(tuple(r for r in _leaves(rule) if not r.converged))
+
+
+def _after(rule: Rule, state: Any, records: Sequence[Record]) -> Any:
+    """Return the state after more records."""
+    if not records:
+        return state
+
+    def add(state: Any, record: Record) -> tuple[Any, None]:
+        updated = rule.update(state, record)
+        return jax.tree.map(lambda old, new: new.astype(old.dtype), state, updated), None
+
+    columns = Record(*(jnp.asarray(column) for column in zip(*records, strict=True)))
+    return jax.lax.scan(add, state, columns)[0]
 
 
 def _leaves(rule: Rule) -> Iterator[Rule]:

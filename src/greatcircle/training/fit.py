@@ -10,12 +10,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import jax
 import numpy as np
 
+from greatcircle._runtime.precision import precision
 from greatcircle.bounded import budget
 from greatcircle.data.checks import check_range
 from greatcircle.data.rows import Rows
 from greatcircle.data.scaling import Scaling
+from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Tree
 from greatcircle.model import Model, Training
 from greatcircle.network.network import Network
@@ -23,6 +26,7 @@ from greatcircle.objective.losses import Loss, Squared
 from greatcircle.objective.problem import Problem
 from greatcircle.optimise import directions
 from greatcircle.optimise.checkpoint import Checkpoint
+from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.early_stopping import EarlyStopping
 from greatcircle.optimise.history import History
 from greatcircle.optimise.loop import Result, descend
@@ -120,7 +124,7 @@ def fit(
             callback=watch.callback,
             observe=watch.observe,
             checkpoint=checkpoint,
-            direction_state=None if start is None else start.direction_state,
+            direction_state=None if start is None else _compatible_state(start, direction, weights),
         )
         result = watch.explained(result)
         if schedule.can_converge and not schedule.uses_all_rows:
@@ -159,6 +163,20 @@ def _initial(
     if not isinstance(loss, Squared):
         weights, scaling = absorb_factor(weights, scaling)
     return network, weights, scaling
+
+
+def _compatible_state(start: Continuation, direction: Direction, weights: Tree) -> Any:
+    """Return the direction's earlier state, or None if another direction left it.
+
+    The method may have changed since, and the automatic choice depends on the number of rows.
+    """
+
+    def form(state: Any) -> tuple[Any, ...]:
+        return jax.tree.structure(state), *map(np.shape, jax.tree.leaves(state))
+
+    with precision(weights[0].dtype):
+        expected = direction.init(sphere.pack(weights))
+    return start.direction_state if form(start.direction_state) == form(expected) else None
 
 
 @dataclass
