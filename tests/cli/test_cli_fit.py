@@ -19,7 +19,7 @@ from greatcircle.data import scaling
 from greatcircle.data import split as splits
 from greatcircle.datasets import ground_effect
 from greatcircle.estimators import regressor
-from greatcircle.optimise import loop
+from greatcircle.optimise import iterations, loop
 from greatcircle.training import methods
 
 ROWS = 150
@@ -241,6 +241,7 @@ def test_an_interrupt_keeps_the_model_so_far(csv, tmp_path, monkeypatch, capsys)
         return record(**fields)
 
     monkeypatch.setattr(loop, "Record", second_time_interrupted)
+    monkeypatch.setattr(iterations, "MAX_LENGTH", 1)  # Ctrl-C loses a whole program
     command = ["fit", str(csv), "--targets", "fz", "--inputs", "z", *SHORT, "--json", "--quiet"]
     assert cli.main([*command, "--out", str(tmp_path / "o")]) == 130
     printed, said = capsys.readouterr()

@@ -22,6 +22,7 @@ from greatcircle.optimise.directions import RootMeanSquare
 from greatcircle.optimise.iterations import (
     MAX_HALVINGS,
     MAX_LENGTH,
+    PRODUCTS,
     PROGRAM_OPERATIONS,
     Batch,
     descending_iterations,
@@ -295,7 +296,7 @@ def test_a_program_is_as_long_as_its_operations_allow(rows, more, width):
     length = program_length(rows, packed)
     assert 1 <= length <= MAX_LENGTH
     assert program_length(rows + more, packed) <= length
-    operations = 24 * max(rows, 1) * 15 * width  # twelve multiplications and additions of each
+    operations = 2 * PRODUCTS * max(rows, 1) * 15 * width  # multiplications and additions
     assert length == 1 or length * operations <= PROGRAM_OPERATIONS
     assert length == MAX_LENGTH or (length + 1) * operations > PROGRAM_OPERATIONS
     other = sphere.pack((np.zeros((12, width)), np.full((width, 3), 7.0)))
@@ -306,38 +307,37 @@ PAGES = """
 import resource
 import numpy as np
 from greatcircle import Network, Problem, descend, directions, sphere, stopping
-from greatcircle.optimise.iterations import program_length
+from greatcircle.optimise import iterations
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((20_000, 12))
 network = Network((12, 64, 64, 3))
 problem, weights = Problem(network, X, np.abs(X[:, :3])), network.initial_weights(0)
 
-def pages_of_an_iteration(callback):
+def pages_of_an_iteration(most):
+    iterations.MAX_LENGTH = most
+    length = iterations.program_length(20_000, sphere.pack(weights))
+    descend(problem, weights, direction=directions.Steepest(), stop=stopping.MaxIter(2))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     run = descend(
-        problem, weights, direction=directions.Steepest(), stop=stopping.MaxIter(24),
-        callback=callback,
+        problem, weights, direction=directions.Steepest(), stop=stopping.MaxIter(24)
     )
     assert len(run.records) == 24
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 24
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 24, length
 
-pages_of_an_iteration(None)  # compiles
-print(pages_of_an_iteration(lambda record, weights: False))
-print(pages_of_an_iteration(None))
-print(program_length(20_000, sphere.pack(weights)))
+print(*pages_of_an_iteration(1), *pages_of_an_iteration(8))
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
 def test_several_iterations_in_one_program_fetch_fewer_pages():
-    """With a callback every iteration is a program, whose memory the system provides anew."""
+    """The system provides the memory of each program anew."""
     settings = ("GLIBC_TUNABLES", "MALLOC_")  # they may make glibc keep freed memory
     environment = {k: v for k, v in os.environ.items() if not k.startswith(settings)}
     done = subprocess.run(
         [sys.executable, "-c", PAGES], env=environment, capture_output=True, text=True, check=True
     )
-    single, together, length = map(float, done.stdout.split())
+    single, _, together, length = map(float, done.stdout.split())
     assert single > 2_000  # otherwise the test would show nothing
     assert length >= 6
     assert together < 1.5 / length * single

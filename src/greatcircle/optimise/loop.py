@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -16,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
 from jaxtyping import Float, Int
 
 from greatcircle._runtime.precision import precision
@@ -61,7 +61,7 @@ class State(eqx.Module):
     """State of the stopping rules."""
     rows: Any
     """Position of the row schedule."""
-    restarted: Int[ArrayLike, ""]
+    restarted: Int[Array | np.ndarray, ""]
     """Number of iterations before the rules that mean convergence were last restarted."""
 
 
@@ -76,6 +76,8 @@ class Update(NamedTuple):
     """Passes of these iterations, and of trials that led nowhere."""
     ending: Ending | None
     """Why the run ended; None while it continues."""
+    state_after: Callable[[int], State] | None = None
+    """Returns the state after the first iterations of several, which it repeats."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ def descend(
     rows
         A row schedule; by default all rows at every iteration.
     callback
-        Called after each iteration with its record and the weights; return True to stop.
+        Called for each iteration with its record and the weights; return True to stop there.
+        Several iterations run in one compiled program, so calls may come up to a second late.
     observe
         Called like `callback`; returns the record, completed. It cannot stop the run.
     checkpoint
@@ -200,9 +203,7 @@ def descend(
                 state, records = checkpoint.saved.state(_kept(begin)), [*checkpoint.saved.records]
         state = begin if state is None else _restarted(state, stop, records)
         run = _Run(state, records, float(objective.unit))
-        updates = iterate(
-            schedule, state, direction, step, stop, len(records), callback is not None
-        )
+        updates = iterate(schedule, state, direction, step, stop, len(records))
         return _consume(run, updates, callback, observe, checkpoint)
 
 
@@ -260,9 +261,7 @@ def _consume(
                 run.setup_seconds = time.perf_counter() - started
                 run.initial_loss = float(update.state.point.loss) * run.unit
             if callback is not None:
-                for record, weights in zip(new, update.weights, strict=True):
-                    if callback(record, sphere.unpack(weights)):
-                        run.ending = Ending(Outcome.STOPPED, "the callback asked to stop")
+                _call_back(run, update, new, callback)
             if checkpoint is not None:
                 checkpoint.write_if_due(_kept(run.state), run.records)
             if run.ending is not None:
@@ -279,6 +278,28 @@ def _consume(
     return result
 
 
+def _call_back(run: _Run, update: Update, new: Sequence[Record], callback: Callback) -> None:
+    """Call back for each new iteration; where one stops the run, forget those after it."""
+    for count, (record, weights) in enumerate(zip(new, update.weights, strict=True), start=1):
+        try:
+            stop = callback(record, sphere.unpack(weights))
+        except KeyboardInterrupt:
+            _forget(run, update, new[count:], count)
+            raise
+        if stop:
+            _forget(run, update, new[count:], count)
+            run.ending = Ending(Outcome.STOPPED, "the callback asked to stop")
+            return
+
+
+def _forget(run: _Run, update: Update, forgotten: Sequence[Record], count: int) -> None:
+    """Return a run to the state after `count` iterations of an update."""
+    if forgotten and update.state_after is not None:
+        run.evaluations = run.evaluations.plus(_total(forgotten).times(-1.0))
+        run.state = update.state_after(count)
+        run.records = run.records[: -len(forgotten)]
+
+
 def iterate(
     schedule: RowSchedule | RandomBatches,
     state: State,
@@ -286,7 +307,6 @@ def iterate(
     step: Step,
     stop: Rule,
     recorded: int = 0,
-    one_by_one: bool = False,
 ) -> Iterator[Update]:
     """Yield the states of a run, the first one when its point has been evaluated.
 
@@ -300,8 +320,6 @@ def iterate(
         The method, and when it ends.
     recorded
         Number of iterations before this run.
-    one_by_one
-        Whether to yield after each iteration, for callbacks that may stop the run.
     """
     advance = _Advance(direction, step, stop)
     if isinstance(schedule, RandomBatches):
@@ -321,7 +339,8 @@ def iterate(
             return
         fraction, sees_all = schedule.fraction, schedule.uses_all_rows
         unit = float(batch.objective.unit)
-        result, seconds = advance(batch, state, schedule.rows, one_by_one)
+        before = state
+        result, seconds = advance(batch, before, schedule.rows)
         records = advance.records(result, recorded, seconds, fraction, unit)
         recorded += len(records)
         rejected = Evaluations(forward=float(result.forward)).times(fraction)
@@ -342,7 +361,9 @@ def iterate(
             )
             state, update = advance.evaluate(schedule, forgotten)
             evaluations, ending = evaluations.plus(update.evaluations), update.ending
-        yield Update(state, records, _weights_of(result, len(records)), evaluations, ending)
+        weights = _weights_of(result, len(records))
+        after = partial(advance.state_after, batch, before, schedule.rows)
+        yield Update(state, records, weights, evaluations, ending, after)
         if ending is not None:
             return
 
@@ -356,22 +377,24 @@ class _Advance:
     stop: Rule
 
     def __call__(
-        self, batch: Batch, state: State, rows: int, one_by_one: bool
+        self, batch: Batch, state: State, rows: int, limit: int | None = None
     ) -> tuple[iterations.Result, float]:
-        """Run one program; return its result on the host where it is small, and the seconds."""
+        """Run one program, of at most `limit` iterations; return its result and the seconds."""
         length = 1
         if batch.chooser is None:
             length = iterations.program_length(rows, state.point.weights)
-        return self._run(batch, state, 1 if one_by_one else length, length)
+        return self._run(batch, state, length if limit is None else limit, length)
+
+    def state_after(self, batch: Batch, before: State, rows: int, count: int) -> State:
+        """Repeat the first iterations of a program, and return the state after them."""
+        result, _ = self(batch, before, rows, count)
+        return replace(before, point=result.point, stop=result.stop_state)
 
     def evaluate(self, schedule: RowSchedule, state: State) -> tuple[State, Update]:
         """Evaluate the point of a state."""
         batch = schedule.start()
         fraction = schedule.fraction
-        length = 1
-        if batch.chooser is None:
-            length = iterations.program_length(schedule.rows, state.point.weights)
-        result, _ = self._run(batch, state, 0, length)
+        result, _ = self(batch, state, schedule.rows, 0)
         evaluations, ending = Evaluations(forward=1), None
         if int(result.status) == Status.NON_FINITE_LOSS:
             ending = Ending(Outcome.NON_FINITE, "the loss is not finite at the start")

@@ -251,7 +251,7 @@ def _after(rule: Rule, state: Any, records: Sequence[Record]) -> Any:
         updated = rule.update(state, record)
         return jax.tree.map(lambda old, new: new.astype(old.dtype), state, updated), None
 
-    columns = Record(*(jnp.asarray(column) for column in zip(*records, strict=True)))
+    columns = Record._make(jnp.asarray(column) for column in zip(*records, strict=True))
     return jax.lax.scan(add, state, columns)[0]
 
 
