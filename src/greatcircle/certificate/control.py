@@ -16,6 +16,10 @@ from greatcircle.certificate.proof import Certificate
 __all__ = ["Contraction", "UltimateBound", "contraction", "ultimate_bound"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 @dataclass(frozen=True)
 class Contraction:
     """Convergence of the iteration u ← u₀ − B⁻¹ f(x, u).

@@ -20,6 +20,8 @@ from greatcircle.training.data import Names
 from greatcircle.training.methods import Initialisation
 from greatcircle.training.settings import FitSettings
 
+__all__ = ["LipschitzClassifier", "exact_labels"]
+
 LOGITS = 1.0
 """Root mean square of the logits at the start (`docs/estimators.md`)."""
 

@@ -12,6 +12,8 @@ from greatcircle.objective import losses
 from greatcircle.objective.losses import Loss, Squared
 from greatcircle.training.data import Names
 
+__all__ = ["LipschitzRegressor"]
+
 LOSSES = ("squared", "huber")
 
 

@@ -33,6 +33,11 @@ __all__ = [
     "restart",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 LARGEST_COUNT = 2**31 - 1
 
 
