@@ -28,7 +28,7 @@ class Program:
     """A compiled program of at most `length` iterations.
 
     `program(point, count)` takes `count` steps from the point, and `program(point, 0)` evaluates a
-    point of infinite loss. Both return an `iterations.Result`.
+    point of infinite loss. Both return an `iterations.ProgramResult`.
     """
 
     problem: Problem

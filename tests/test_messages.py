@@ -42,7 +42,7 @@ NOT_PROVOKED = {
     "greatcircle.datasets.download:fetch": "tests/datasets/test_downloads.py",
     "greatcircle.datasets.download:_download_checked": "tests/datasets/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_neural_lander.py",
-    "greatcircle.optimise.loop:_check_others": "tests/objective/test_scale.py",
+    "greatcircle.optimise.descent:_lost_process": "tests/objective/test_scale.py",
     "greatcircle.optimise.callbacks:_summary_writer": "tests/optimise/test_callbacks.py",
     "greatcircle._runtime.extras:require": "needs a machine without an extra; "
     "tests/certificate/test_bounds.py",

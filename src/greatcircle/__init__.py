@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from greatcircle.objective.sharding import shard
     from greatcircle.optimise import callbacks, directions, steps, stopping
     from greatcircle.optimise.checkpoint import Checkpoint
-    from greatcircle.optimise.loop import Result, descend
+    from greatcircle.optimise.descent import Result, descend
 
 __all__ = [
     "Checkpoint",
@@ -65,9 +65,9 @@ _MODULES = {
     "LipschitzRegressor": "estimators",
     "Network": "network.network",
     "Problem": "objective.problem",
-    "Result": "optimise.loop",
+    "Result": "optimise.descent",
     "Scaling": "data.scaling",
-    "descend": "optimise.loop",
+    "descend": "optimise.descent",
     "load": "estimators",
     "shard": "objective.sharding",
 }

@@ -72,7 +72,7 @@ def test_without_noise_small_batches_go_further():
     assert counts[0.0] > counts[3.0]
 
 
-def test_every_recorded_turn_lowered_the_loss_of_rows_that_had_not_chosen_it():
+def test_every_recorded_step_lowers_the_loss_of_rows_that_did_not_choose_it():
     _, result, _ = run(0.3, whole=False)
     assert result.records
     assert all(r.actual > 0 for r in result.records)
@@ -80,7 +80,7 @@ def test_every_recorded_turn_lowered_the_loss_of_rows_that_had_not_chosen_it():
 
 @dataclass(frozen=True)
 class TooLong:
-    """A step whose angle is far from where the loss is low."""
+    """A step rule whose angle is far too large."""
 
     usual = steps.Curvature()
     cost = usual.cost
@@ -93,12 +93,12 @@ class TooLong:
         return proposal._replace(angle=30 * proposal.angle)
 
 
-def test_a_turn_that_its_own_rows_refuse_is_halved_and_says_nothing_of_noise():
+def test_a_step_that_its_own_rows_reject_is_halved_and_batches_do_not_grow():
     _, result, asked = run(0.0, step=TooLong(), stop=MaxIter(5))
     assert sum(r.halvings for r in result.records) > 5
     assert set(asked) == {20}
     for record in result.records:
-        # The rows that chose a full turn or more are not asked: it is never a step.
+        # A full turn or more is never a step: the rows that chose it are not evaluated.
         rejected = record.angle * 2.0 ** np.arange(1, record.halvings + 1)
         passes = 2 + record.halvings + np.sum(rejected < 2 * np.pi)
         assert record.forward == pytest.approx(20 / 4000 * passes)
@@ -110,14 +110,14 @@ def test_norms_stay():
         assert np.linalg.norm(a) == pytest.approx(np.linalg.norm(b), rel=1e-6)
 
 
-def test_batches_that_cannot_grow_end_when_they_refuse():
+def test_a_run_on_batches_that_cannot_grow_ends_after_rejected_steps():
     _, result, asked = run(3.0, whole=False, largest=160, stop=MaxIter(10_000))
     assert result.outcome == "converged"
-    assert result.reason == "3 consecutive batches of 160 rows refused a step"
+    assert result.reason == "3 consecutive batches of 160 rows rejected a step"
     assert max(asked) == 160
 
 
-def test_the_end_of_the_rows_is_an_end():
+def test_a_run_ends_with_the_rows():
     problem = problem_with(0.0)
 
     def run_on(batches):
@@ -129,7 +129,7 @@ def test_the_end_of_the_rows_is_an_end():
         run_on([(X[:19], TRUTH[:19])])
 
 
-def test_a_callback_stops_and_ctrl_c_keeps_what_there_is():
+def test_a_callback_stops_and_ctrl_c_keeps_the_weights():
     _, result, _ = run(0.0, callback=lambda record, weights: record.iteration == 2)
     assert (result.outcome, len(result.records)) == ("stopped", 2)
 
@@ -246,7 +246,7 @@ def test_many_rows_start_with_a_chunk_of_them(tmp_path):
     assert all_rows.history_["backward"].min() == 1
     assert shares[0] == pytest.approx(1 / 32)
     assert np.all(np.diff(shares) >= 0)
-    assert sum(shares == 1) >= 10  # all rows have a say in when it is enough
+    assert sum(shares == 1) >= 10  # all rows decide when it has converged
     rest = ground_effect.generate(4000, seed=5)
     assert some.score(rest.X, rest.y) > all_rows.score(rest.X, rest.y) - 0.01
     checkpoint = {"checkpoint": tmp_path, "checkpoint_interval": 0, **settings}
@@ -258,7 +258,7 @@ def test_many_rows_start_with_a_chunk_of_them(tmp_path):
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_rows_that_do_not_count_are_in_no_chunk():
+def test_rows_of_weight_zero_are_in_no_chunk():
     weight = np.zeros(4000)
     weight[RNG.choice(4000, 700, replace=False)] = 1 + RNG.random(700)
     model = LipschitzRegressor((8,), random_state=0, dtype="float64", max_iter=30)
@@ -327,7 +327,7 @@ def test_the_papers_methods_always_see_all_rows():
     assert model.history_["backward"].min() == 1
 
 
-def test_few_gains_make_batches_grow_before_they_refuse():
+def test_small_decreases_make_batches_grow_before_a_step_is_rejected():
     few = MaxIter(60) | stopping.DecreaseBelow(10.0, patience=1)
     _, result, asked = run(0.0, stop=few)
     assert asked.count(20) <= 3

@@ -147,11 +147,11 @@ def test_ctrl_c_leaves_a_checkpoint(tmp_path, changes):
     same(model(**changes).fit(X, Y), model(tmp_path, resume=True, **changes).fit(X, Y))
 
 
-def test_without_a_checkpoint_training_begins(tmp_path):
+def test_without_a_checkpoint_training_starts_from_the_beginning(tmp_path):
     same(model().fit(X, Y), model(tmp_path / "new", resume=True).fit(X, Y))
 
 
-def test_without_resume_it_begins_anew(tmp_path):
+def test_without_resume_training_starts_from_the_beginning(tmp_path):
     model(tmp_path, max_iter=3).fit(X, Y)
     same(model().fit(X, Y), model(tmp_path).fit(X, Y))
 
@@ -211,7 +211,7 @@ model(sys.argv[2], max_iter=100_000, checkpoint_interval=0, **changes).fit(X, Y)
 
 @pytest.mark.parametrize("rows", ["all", "batches"])
 @pytest.mark.parametrize("kills", thinned((1, 10), 2))
-def test_a_kill_leaves_a_whole_checkpoint(tmp_path, kills, rows):
+def test_a_killed_fit_leaves_a_complete_checkpoint(tmp_path, kills, rows):
     changes = {"batch_size": 8} if rows == "batches" else {}
     rng = np.random.default_rng(kills)
     here = os.path.dirname(__file__)
@@ -222,7 +222,9 @@ def test_a_kill_leaves_a_whole_checkpoint(tmp_path, kills, rows):
         try:
             process.stdout.readline()
             times = set()
-            while len(times) < 8 and process.poll() is None:  # batches also write when refused
+            while (
+                len(times) < 8 and process.poll() is None
+            ):  # batches also write when a step is rejected
                 if (tmp_path / NAME).exists():
                     times.add((tmp_path / NAME).stat().st_mtime_ns)
             time.sleep(rng.uniform(0, 0.3))

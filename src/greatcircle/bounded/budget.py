@@ -27,8 +27,8 @@ from greatcircle.geometry.sphere import Tree
 from greatcircle.network.network import Network
 from greatcircle.objective.problem import Problem
 from greatcircle.optimise import stopping
+from greatcircle.optimise.descent import Callback, Observer, Result, descend
 from greatcircle.optimise.directions import RootMeanSquare
-from greatcircle.optimise.loop import Callback, Observer, Result, descend
 from greatcircle.optimise.outcome import Outcome
 from greatcircle.optimise.schedules import RandomBatches
 from greatcircle.optimise.steps import CosineSchedule

@@ -11,8 +11,8 @@ import numpy as np
 from greatcircle import certificate
 from greatcircle.data.table import Table
 from greatcircle.objective.problem import Problem
+from greatcircle.optimise.descent import descend
 from greatcircle.optimise.directions import Direction
-from greatcircle.optimise.loop import descend
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import DecreaseBelow, MaxIter

@@ -2,14 +2,15 @@
 
 `descending_iterations` accepts a step only if the loss falls, and otherwise halves its angle, as
 the authors' program does. The accepted trial point is the next starting point, so nothing is
-evaluated twice, and a rejected trial costs one forward pass. `sampled_iterations` takes every step,
-each chosen by a random batch.
+evaluated twice, and a rejected trial costs one forward pass. `sampled_iterations` accepts every
+step; each is chosen by a random batch.
 
-Both run in one program until something needs Python: dispatch, and the memory for intermediate
-results, are paid once per program. All numbers that change between runs are arguments.
+A program runs several iterations before it returns to Python, so dispatch and memory for
+intermediate results are paid once per program. All numbers that change between runs are arguments.
 """
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,6 +38,7 @@ __all__ = [
     "Batch",
     "Measured",
     "Point",
+    "ProgramResult",
     "descending_iterations",
     "program_length",
     "sampled_iterations",
@@ -52,7 +54,7 @@ MAX_LENGTH = 16
 """Largest number of iterations in one program."""
 
 PROGRAM_OPERATIONS = 1.5e11
-"""Floating-point operations of a program: at most about a second on two cores, as Ctrl-C waits."""
+"""Floating-point operations of a program: at most about a second on two cores, for Ctrl-C."""
 
 PRODUCTS = 6
 """Matrix products per layer and iteration: forward one, gradient two, second order three."""
@@ -68,6 +70,7 @@ class Point(eqx.Module):
     heading: Packed
     direction_state: Any
     loss: Scalar
+    """Infinite at a point that has not been evaluated."""
     slope: Scalar
     angle: Scalar
     curvature: Scalar
@@ -82,15 +85,15 @@ class Batch(eqx.Module):
     """The rows of one or several iterations."""
 
     objective: Objective
-    """Judges whether the loss falls, and chooses the next step."""
+    """Decides whether the loss falls, and chooses the next step."""
     chooser: Objective | None = None
-    """The rows that chose the step at hand; None if they are the same."""
+    """The rows that chose the current step; None on all rows."""
     separate: bool | np.ndarray | Array = False
     """Whether `chooser` has other rows than `objective`."""
 
 
 class Measured(NamedTuple):
-    """What a program measures of each iteration; losses in units of that of the zero function."""
+    """Measurements of each iteration; losses are in units of that of the zero function."""
 
     loss: Array
     angle: Array
@@ -103,14 +106,30 @@ class Measured(NamedTuple):
     products: Array
 
     def in_unit(self, unit: Any) -> "Measured":
-        """Return the same with losses multiplied by a unit."""
+        """Return the measurements with losses multiplied by a unit."""
         return self._replace(**{name: getattr(self, name) * unit for name in self.IN_UNIT})
 
     IN_UNIT = ("loss", "slope", "curvature", "predicted", "actual")
 
+    @classmethod
+    def empty(cls, length: int, dtype: Any) -> "Measured":
+        """Return space for the measurements of a number of iterations."""
+        counts, values = jnp.zeros(length, jnp.int32), jnp.full(length, jnp.nan, dtype)
+        return cls(
+            loss=values,
+            angle=values,
+            slope=values,
+            curvature=values,
+            predicted=values,
+            actual=values,
+            halvings=counts,
+            forward=counts,
+            products=values,
+        )
 
-class Result(NamedTuple):
-    """What a program returns."""
+
+class ProgramResult(NamedTuple):
+    """The result of `descending_iterations`."""
 
     point: Point
     stop_state: Any
@@ -126,18 +145,36 @@ class Result(NamedTuple):
     """Forward passes of trials after the last accepted point."""
 
 
-class _Loop(NamedTuple):
+class _LoopState(NamedTuple):
+    """State of the loop over trials."""
+
     point: Point
     angle: Array
     halvings: Array
     forward: Array
+    """Forward passes since the last accepted point."""
     reference: Array
-    """Loss of the point on the rows that judge the step."""
+    """Loss of the point on the rows that accept or reject the step."""
     stop_state: Any
     status: Array
     recorded: Array
+    """Number of iterations recorded; −1 before the starting point has been evaluated."""
     measured: Measured
     weights: Array
+
+
+class _Trial(NamedTuple):
+    """A point at an angle along an arc, and its loss."""
+
+    arc: Arc
+    angle: Array
+    weights: Packed
+    loss: Array
+    cache: Any
+    decrease: Array
+    """Decrease of the loss along the arc; infinite at a starting point."""
+    iteration: Array
+    """Number of steps taken before this point."""
 
 
 def unevaluated(
@@ -160,7 +197,7 @@ def unevaluated(
 
 
 def program_length(rows: int, weights: Packed) -> int:
-    """Return how many iterations a program has: by shapes alone, so that runs are reproducible."""
+    """Return the number of iterations of a program, from shapes alone: runs are reproducible."""
     entries = sum(math.prod(shape) for shape in weights.shapes)
     operations = 2 * PRODUCTS * max(rows, 1) * entries
     return max(1, min(MAX_LENGTH, int(PROGRAM_OPERATIONS / operations)))
@@ -184,87 +221,18 @@ def descending_iterations(
     direction: Direction,
     step: Step,
     length: int,
-) -> Result:
-    """Iterate until `limit` iterations are recorded or something ends them.
+) -> ProgramResult:
+    """Iterate until `limit` iterations are recorded or the run must end.
 
-    A point that is not evaluated yet is evaluated first, which is not recorded.
+    A point that has not been evaluated is evaluated first, which is not recorded.
     """
-    objective = batch.objective
-    is_start = jnp.isinf(point.loss)
-    reference = _judged(batch, point)
-
-    def trial(loop: _Loop) -> _Loop:
-        point, angle = loop.point, loop.angle
-        arc = Arc(point.weights, point.heading, radii)
-        weights = arc.point(angle)
-        matrices = sphere.unpack(weights)
-        loss, cache = objective.forward(matrices)
-        # A full turn leads back to the start, where rounding may feign a decrease.
-        accepted = jnp.isfinite(loss) & (loss < loop.reference) & (angle < FULL_TURN)
-
-        def accept() -> _Loop:
-            decrease = loop.reference - loss
-            new = _evaluate(
-                objective,
-                radii,
-                arc,
-                angle,
-                weights,
-                (loss, cache, decrease),
-                point,
-                direction,
-                step,
-            )
-            return _record(objective, loop, new, stop)
-
-        def reject() -> _Loop:
-            halvings = loop.halvings + 1
-            start = jnp.isinf(loop.reference)
-            exhausted = jnp.where(start, Status.NON_FINITE_LOSS, Status.NO_DECREASE)
-            status = jnp.where(start | (halvings > MAX_HALVINGS), exhausted, Status.RUNNING)
-            forward = loop.forward + 1
-            if batch.chooser is not None:
-                refused, asked = _refused(batch, point, angle, loop.reference, matrices)
-                status = jnp.where(refused & ~start, Status.REFUSED, status)
-                forward = forward + asked
-            return loop._replace(
-                angle=angle / 2, halvings=halvings, forward=forward, status=status.astype(jnp.int32)
-            )
-
-        return jax.lax.cond(accepted, accept, reject)
-
-    status = _status(point, stop, stop_state)
-    counts = jnp.zeros(length, jnp.int32)
-    values = jnp.full(length, jnp.nan, point.loss.dtype)
-    # A batch is asked for the loss of the point, too.
-    asked = 0 if batch.chooser is None else jnp.asarray(batch.separate, jnp.int32)
-    begin = _Loop(
-        point=point,
-        angle=point.angle,
-        halvings=jnp.zeros((), jnp.int32),
-        forward=jnp.zeros((), jnp.int32) + asked,
-        reference=reference,
-        stop_state=stop_state,
-        status=jnp.where(is_start, Status.RUNNING, status).astype(jnp.int32),
-        # The evaluation of a starting point is not recorded.
-        recorded=jnp.where(is_start, -1, 0).astype(jnp.int32),
-        measured=Measured(
-            loss=values,
-            angle=values,
-            slope=values,
-            curvature=values,
-            predicted=values,
-            actual=values,
-            halvings=counts,
-            forward=counts,
-            products=values,
-        ),
-        weights=jnp.zeros((length, *point.weights.rows.shape), point.weights.rows.dtype),
-    )
+    method = _Method(batch, radii, stop, direction, step)
     end = jax.lax.while_loop(
-        lambda loop: (loop.status == Status.RUNNING) & (loop.recorded < limit), trial, begin
+        lambda loop: (loop.status == Status.RUNNING) & (loop.recorded < limit),
+        method.try_step,
+        method.first_state(point, stop_state, length),
     )
-    return Result(
+    return ProgramResult(
         end.point,
         end.stop_state,
         end.status,
@@ -279,145 +247,193 @@ def descending_iterations(
 def sampled_iterations(
     rows: Any, radii: Radii, point: Point, *, direction: Direction, step: Step, length: int
 ) -> tuple[Point, Array]:
-    """Take `length` steps, each chosen by another random batch; return the largest last angle.
+    """Take `length` steps, each chosen by a random batch; return the point and the last angle.
 
-    The loss of the returned point is that of all rows. The step is a pytree, so that other numbers
-    in it compile nothing.
+    The angle is that of the layer that turns most. The loss of the point is that of all rows. The
+    step is a pytree, so that other numbers in it compile nothing.
     """
 
     def take(point: Point, _: None) -> tuple[Point, Array]:
         objective = rows.at(point.iteration)
-        matrices = sphere.unpack(point.weights)
-        loss, cache = objective.forward(matrices)
+        loss, cache = objective.forward(sphere.unpack(point.weights))
+        zero, infinite = jnp.zeros_like(loss), jnp.full_like(loss, jnp.inf)
         still = Arc(point.weights, sphere.scale(point.weights, 0.0), radii)
-        zero = jnp.zeros_like(loss)
-        before = (loss, cache, jnp.full_like(loss, jnp.inf))
-        here = _evaluate(
-            objective, radii, still, zero, point.weights, before, point, direction, step, steps=0
-        )
-        arc = Arc(here.weights, here.heading, radii)
+        here = _Trial(still, zero, point.weights, loss, cache, infinite, point.iteration)
+        evaluated = _evaluate(objective, here, point.direction_state, direction, step)
+        arc = Arc(evaluated.weights, evaluated.heading, radii)
         moved = eqx.tree_at(
             lambda p: (p.weights, p.iteration),
-            here,
-            (arc.point(here.angle), here.iteration + 1),
+            evaluated,
+            (arc.point(evaluated.angle), evaluated.iteration + 1),
         )
-        return moved, jnp.max(here.angle * sphere.norm(here.heading))
+        return moved, jnp.max(evaluated.angle * sphere.norm(evaluated.heading))
 
     point, angles = jax.lax.scan(take, point, None, length=length)
     loss = rows.objective.value(sphere.unpack(point.weights))
     return eqx.tree_at(lambda p: p.loss, point, loss), angles[-1]
 
 
+@dataclass(frozen=True)
+class _Method:
+    """Everything that stays the same during a program."""
+
+    batch: Batch
+    radii: Radii
+    stop: Rule
+    direction: Direction
+    step: Step
+
+    def first_state(self, point: Point, stop_state: Any, length: int) -> _LoopState:
+        """Return the state before the first trial."""
+        is_start = jnp.isinf(point.loss)
+        status = jnp.where(is_start, Status.RUNNING, self._status(point, stop_state))
+        # On a batch, the loss of the point takes a forward pass, too.
+        forward = 0 if self.batch.chooser is None else jnp.asarray(self.batch.separate, jnp.int32)
+        zero = jnp.zeros((), jnp.int32)
+        return _LoopState(
+            point=point,
+            angle=point.angle,
+            halvings=zero,
+            forward=zero + forward,
+            reference=self._reference(point),
+            stop_state=stop_state,
+            status=status.astype(jnp.int32),
+            recorded=jnp.where(is_start, -1, 0).astype(jnp.int32),
+            measured=Measured.empty(length, point.loss.dtype),
+            weights=jnp.zeros((length, *point.weights.rows.shape), point.weights.rows.dtype),
+        )
+
+    def try_step(self, loop: _LoopState) -> _LoopState:
+        """Turn by the current angle; accept the point if its loss is lower."""
+        arc = Arc(loop.point.weights, loop.point.heading, self.radii)
+        weights = arc.point(loop.angle)
+        loss, cache = self.batch.objective.forward(sphere.unpack(weights))
+        steps = jnp.where(jnp.isinf(loop.point.loss), 0, 1).astype(jnp.int32)
+        decrease, iteration = loop.reference - loss, loop.point.iteration + steps
+        trial = _Trial(arc, loop.angle, weights, loss, cache, decrease, iteration)
+        # A full turn leads back to the start, where rounding may look like a decrease.
+        accepted = jnp.isfinite(loss) & (loss < loop.reference) & (loop.angle < FULL_TURN)
+        return jax.lax.cond(
+            accepted, lambda: self._accept(loop, trial), lambda: self._reject(loop, weights)
+        )
+
+    def _accept(self, loop: _LoopState, trial: _Trial) -> _LoopState:
+        """Evaluate the point, record the iteration, and check whether to stop."""
+        old, objective = loop.point, self.batch.objective
+        new = _evaluate(objective, trial, old.direction_state, self.direction, self.step)
+        row = Measured(
+            loss=new.loss,
+            angle=loop.angle,
+            slope=old.slope,
+            curvature=old.curvature,
+            predicted=old.predicted,
+            actual=trial.decrease,
+            halvings=loop.halvings,
+            forward=loop.forward + 1,
+            products=new.products,
+        )
+        is_start = loop.recorded < 0
+        unit = jnp.asarray(objective.unit, row.loss.dtype)
+        updated = self.stop.update(loop.stop_state, row.in_unit(unit))
+        stop_state = jax.tree.map(
+            lambda a, b: jnp.where(is_start, a, b.astype(a.dtype)), loop.stop_state, updated
+        )
+        # The starting point is not recorded: `drop` ignores a place past the end, unlike −1.
+        place = jnp.where(is_start, len(loop.measured.loss), loop.recorded)
+        measured = jax.tree.map(
+            lambda column, value: column.at[place].set(value.astype(column.dtype), mode="drop"),
+            loop.measured,
+            row,
+        )
+        return _LoopState(
+            point=new,
+            angle=new.angle,
+            halvings=jnp.zeros_like(loop.halvings),
+            forward=jnp.zeros_like(loop.forward),
+            reference=new.loss,
+            stop_state=stop_state,
+            status=self._status(new, stop_state),
+            recorded=loop.recorded + 1,
+            measured=measured,
+            weights=loop.weights.at[place].set(new.weights.rows, mode="drop"),
+        )
+
+    def _reject(self, loop: _LoopState, weights: Packed) -> _LoopState:
+        """Halve the angle, or end the program."""
+        halvings, forward = loop.halvings + 1, loop.forward + 1
+        is_start = jnp.isinf(loop.reference)
+        exhausted = jnp.where(is_start, Status.NON_FINITE_LOSS, Status.NO_DECREASE)
+        status = jnp.where(is_start | (halvings > MAX_HALVINGS), exhausted, Status.RUNNING)
+        if self.batch.chooser is not None:
+            too_noisy, passes = self._too_noisy(loop, weights)
+            status = jnp.where(too_noisy & ~is_start, Status.TOO_NOISY, status)
+            forward = forward + passes
+        return loop._replace(
+            angle=loop.angle / 2,
+            halvings=halvings,
+            forward=forward,
+            status=status.astype(jnp.int32),
+        )
+
+    def _status(self, point: Point, stop_state: Any) -> Array:
+        """Return whether to stop at a point: by its gradient, the rules, or its next angle."""
+        conditions = (
+            (~jnp.isfinite(point.slope), Status.NON_FINITE_GRADIENT),
+            (point.slope == 0, Status.ZERO_GRADIENT),
+            (self.stop.fired(stop_state), Status.RULE_FIRED),
+            (point.slope > 0, Status.UPHILL),
+            (~jnp.isfinite(point.angle), Status.NON_FINITE_ANGLE),
+            (point.angle <= 0, Status.NO_ANGLE),
+        )
+        status = jnp.asarray(Status.RUNNING, jnp.int32)
+        for condition, found in reversed(conditions):
+            status = jnp.where(condition, jnp.int32(found), status)
+        return status
+
+    def _reference(self, point: Point) -> Array:
+        """Return the loss of the point on the rows that accept or reject the next step."""
+        if self.batch.chooser is None:
+            return point.loss
+        return jax.lax.cond(
+            self.batch.separate & jnp.isfinite(point.loss),
+            lambda: self.batch.objective.value(sphere.unpack(point.weights)),
+            lambda: point.loss,
+        )
+
+    def _too_noisy(self, loop: _LoopState, weights: Packed) -> tuple[Array, Array]:
+        """Return whether the batch is too small, and the forward passes that takes.
+
+        It is if the step lowers the loss of the rows that chose it, but not of other rows, or if it
+        is so small that rounding decides.
+        """
+        point, chooser = loop.point, self.batch.chooser
+        separate = jnp.asarray(self.batch.separate)
+        digits = 4 * jnp.finfo(loop.reference.dtype).eps
+        matters = -point.slope * loop.angle > digits * jnp.abs(loop.reference)
+        evaluate = separate & matters & (loop.angle < FULL_TURN)
+        falls = jax.lax.cond(
+            evaluate,
+            lambda: chooser.value(sphere.unpack(weights)) < point.loss,  # pyright: ignore
+            lambda: jnp.asarray(False),
+        )
+        return separate & (~matters | falls), evaluate.astype(jnp.int32)
+
+
 def _evaluate(
-    objective: Objective,
-    radii: Radii,
-    arc: Arc,
-    angle: Array,
-    weights: Packed,
-    evaluated: tuple[Array, Any, Array],
-    last: Point,
-    direction: Direction,
-    step: Step,
-    steps: int = 1,
+    objective: Objective, trial: _Trial, direction_state: Any, direction: Direction, step: Step
 ) -> Point:
-    """Return the point at `weights`: its gradient, the heading from there, and the angle."""
-    loss, cache, decrease = evaluated
-    gradient, cache = objective.backward(sphere.unpack(weights), cache)
+    """Return the point of a trial with its gradient, the heading from there, and the angle."""
+    arc, weights, loss, radii = trial.arc, trial.weights, trial.loss, trial.arc.radii
+    gradient, cache = objective.backward(sphere.unpack(weights), trial.cache)
     gradient = sphere.pack(gradient)
     tangent = sphere.scale(sphere.project(weights, gradient, radii), radii)
-    position = Position(objective, weights, tangent, cache, radii, arc, angle, decrease)
-    choice = direction.choose(position, last.direction_state)
+    position = Position(objective, weights, tangent, cache, radii, arc, trial.angle, trial.decrease)
+    choice = direction.choose(position, direction_state)
     onward = Arc(weights, choice.heading, radii)
     slope = arcs.slope(onward, gradient)
-    iteration = last.iteration + jnp.where(jnp.isinf(last.loss), 0, steps).astype(jnp.int32)
-    start = ArcStart(objective, onward, gradient, cache, loss, slope, iteration)
+    start = ArcStart(objective, onward, gradient, cache, loss, slope, trial.iteration)
     proposal = step.propose(start)
     products = jnp.asarray(choice.products, loss.dtype)
-    return Point(weights, choice.heading, choice.state, loss, slope, *proposal, products, iteration)
-
-
-def _record(objective: Objective, loop: _Loop, new: Point, stop: Rule) -> _Loop:
-    """Return the loop after an accepted step."""
-    old = loop.point
-    row = Measured(
-        loss=new.loss,
-        angle=loop.angle,
-        slope=old.slope,
-        curvature=old.curvature,
-        predicted=old.predicted,
-        actual=loop.reference - new.loss,
-        halvings=loop.halvings,
-        forward=loop.forward + 1,
-        products=new.products,
+    return Point(
+        weights, choice.heading, choice.state, loss, slope, *proposal, products, trial.iteration
     )
-    is_start = loop.recorded < 0
-    updated = stop.update(loop.stop_state, row.in_unit(jnp.asarray(objective.unit, row.loss.dtype)))
-    stop_state = jax.tree.map(
-        lambda a, b: jnp.where(is_start, a, b.astype(a.dtype)), loop.stop_state, updated
-    )
-    # Index -1 of the starting point would be the last entry: it is dropped.
-    place = jnp.where(is_start, len(loop.measured.loss), loop.recorded)
-    measured = jax.tree.map(
-        lambda column, value: column.at[place].set(value.astype(column.dtype), mode="drop"),
-        loop.measured,
-        row,
-    )
-    return _Loop(
-        point=new,
-        angle=new.angle,
-        halvings=jnp.zeros_like(loop.halvings),
-        forward=jnp.zeros_like(loop.forward),
-        reference=new.loss,
-        stop_state=stop_state,
-        status=_status(new, stop, stop_state),
-        recorded=loop.recorded + 1,
-        measured=measured,
-        weights=loop.weights.at[place].set(new.weights.rows, mode="drop"),
-    )
-
-
-def _status(point: Point, stop: Rule, stop_state: Any) -> Array:
-    """Return whether a point is the last, by its gradient, the rules and the angle from there."""
-    conditions = (
-        (~jnp.isfinite(point.slope), Status.NON_FINITE_GRADIENT),
-        (point.slope == 0, Status.ZERO_GRADIENT),
-        (stop.fired(stop_state), Status.RULE_FIRED),
-        (point.slope > 0, Status.UPHILL),
-        (~jnp.isfinite(point.angle), Status.NON_FINITE_ANGLE),
-        (point.angle <= 0, Status.NO_ANGLE),
-    )
-    status = jnp.asarray(Status.RUNNING, jnp.int32)
-    for condition, found in reversed(conditions):
-        status = jnp.where(condition, jnp.int32(found), status)
-    return status
-
-
-def _judged(batch: Batch, point: Point) -> Array:
-    """Return the loss of the point on the rows that judge the next step."""
-    if batch.chooser is None:
-        return point.loss
-    return jax.lax.cond(
-        batch.separate & jnp.isfinite(point.loss),
-        lambda: batch.objective.value(sphere.unpack(point.weights)),
-        lambda: point.loss,
-    )
-
-
-def _refused(
-    batch: Batch, point: Point, angle: Array, reference: Array, matrices: Any
-) -> tuple[Array, Array]:
-    """Return whether the rows that chose the step accept it, and how often they were asked.
-
-    A step too small to matter is refused without asking.
-    """
-    digits = 4 * jnp.finfo(reference.dtype).eps
-    matters = -point.slope * angle > digits * jnp.abs(reference)
-    separate = jnp.asarray(batch.separate)
-
-    def ask() -> Array:
-        chooser = batch.objective if batch.chooser is None else batch.chooser
-        return chooser.value(matrices) < point.loss
-
-    asked = separate & matters & (angle < FULL_TURN)
-    accepts = jax.lax.cond(asked, ask, lambda: jnp.asarray(False))
-    return separate & (~matters | accepts), asked.astype(jnp.int32)

@@ -1,14 +1,14 @@
 """The only loop: rows, gradient, direction, arc, step, turn, record.
 
-`iterate` is a generator of states; what varies is a row schedule, a direction, a step rule and a
-stopping rule. `descend` consumes it: it collects the records, calls back, writes checkpoints and
-returns a `Result`. The iterations are compiled, several in one program (`iterations.py`).
+`iterate` is a generator of states. What varies between runs is data: a row schedule, a direction, a
+step rule and a stopping rule. What watches a run is outside: `descend` (`descent.py`) consumes the
+states, collects the records, calls back and writes checkpoints. The iterations themselves are
+compiled, several in one program (`iterations.py`).
 """
 
-import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,480 +19,48 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
-from greatcircle._runtime.precision import precision
-from greatcircle._runtime.threads import one_thread
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Packed, Tree
-from greatcircle.objective.function import function_objective
-from greatcircle.objective.objective import Objective
-from greatcircle.objective.problem import Problem
-from greatcircle.optimise import directions, iterations, steps, stopping
-from greatcircle.optimise.checkpoint import Checkpoint
+from greatcircle.optimise import iterations, stopping
 from greatcircle.optimise.directions import Direction
-from greatcircle.optimise.history import History
-from greatcircle.optimise.iterations import Batch, Measured, Point
+from greatcircle.optimise.iterations import Batch, Measured, Point, ProgramResult
 from greatcircle.optimise.outcome import Ending, Outcome, Status
-from greatcircle.optimise.record import Evaluations, Record
-from greatcircle.optimise.schedules import AllRows, RandomBatches, RowSchedule
+from greatcircle.optimise.record import Evaluations, Record, total_evaluations
+from greatcircle.optimise.schedules import RandomBatches, RowSchedule
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import Rule
 
-__all__ = ["LostProcess", "Result", "State", "Update", "descend", "initial_state", "iterate"]
+__all__ = ["State", "Update", "initial_state", "iterate"]
 
-log = logging.getLogger(__name__)
-
-Callback = Callable[[Record, Tree], bool | None]
-"""Called after each iteration; True stops the run."""
-
-Observer = Callable[[Record, Tree], Record]
-"""Completes a record with what it measures of the weights after the iteration."""
-
-
-class LostProcess(RuntimeError):
-    """Another process of a run on several has ended, or cannot be reached."""
+AnyArray = Array | np.ndarray
 
 
 class State(eqx.Module):
-    """Everything that decides how a run continues."""
+    """Everything that determines how a run continues."""
 
-    radii: Float[Array, " layers"]
+    radii: Float[AnyArray, " layers"]
     point: Point
     stop: Any
     """State of the stopping rules."""
     rows: Any
     """Position of the row schedule."""
-    restarted: Int[Array | np.ndarray, ""]
+    restarted: Int[AnyArray, ""]
     """Number of iterations before the rules that mean convergence were last restarted."""
 
 
 class Update(NamedTuple):
-    """A state that `iterate` reached, and the iterations that led there."""
+    """A state that `iterate` reached, and the iterations that led to it."""
 
     state: State
     records: tuple[Record, ...]
     weights: tuple[Packed, ...]
     """After each of these iterations, on the host."""
     evaluations: Evaluations
-    """Passes of these iterations, and of trials that led nowhere."""
+    """Passes of these iterations, and of rejected trials after them."""
     ending: Ending | None
     """Why the run ended; None while it continues."""
     state_after: Callable[[int], State] | None = None
-    """Returns the state after the first iterations of several, which it repeats."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """How a run ended."""
-
-    weights: Tree
-    """The best weights seen, which are the last accepted ones."""
-    loss: float
-    initial_loss: float
-    outcome: Outcome
-    reason: str
-    """Why the run ended, in words."""
-    records: list[Record]
-    evaluations: Evaluations
-    """Of the whole run, including the starting point."""
-    setup_seconds: float
-    """Compilation and evaluation of the starting point."""
-    state: State
-    """An argument of `descend`, to continue the run."""
-
-    @property
-    def direction_state(self) -> Any:
-        """State of the direction, on the host: an argument of `descend`."""
-        return jax.device_get(self.state.point.direction_state)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the run ended because there was nothing left to gain."""
-        return self.outcome == Outcome.CONVERGED
-
-    @property
-    def history(self) -> History:
-        """The records as columns."""
-        return History.of(self.records)
-
-
-def descend(
-    problem: Problem | Objective | Callable[[Tree], Array] | Any,
-    weights: Tree,
-    *,
-    direction: Direction | None = None,
-    step: Step | None = None,
-    stop: Rule | None = None,
-    rows: RowSchedule | RandomBatches | None = None,
-    callback: Callback | None = None,
-    observe: Observer | None = None,
-    checkpoint: Checkpoint | None = None,
-    state: State | None = None,
-    direction_state: Any = None,
-) -> Result:
-    """Minimise a loss over weights of fixed norm.
-
-    Parameters
-    ----------
-    problem
-        A `Problem`, a function of the weights, or any object with `loss(weights)`.
-    weights
-        Where to start: a tuple of matrices (for your own loss, any pytree of them). The norm of
-        each is its radius, which never changes.
-    direction
-        By default the best that the objective allows, see `directions.automatic`. The paper's is
-        `directions.Steepest()`.
-    step
-        By default `steps.Curvature()`, the paper's Method 1.
-    stop
-        Stopping rules joined with `|`; by default at most 200 iterations, and until ten of them
-        gain less than a five-hundredth of the loss.
-    rows
-        A row schedule; by default all rows at every iteration.
-    callback
-        Called for each iteration with its record and the weights; return True to stop there.
-        Several iterations run in one compiled program, so calls may come up to a second late.
-    observe
-        Called like `callback`; returns the record, completed. It cannot stop the run.
-    checkpoint
-        Where to keep the run, and where to resume it from. The file is written at most once per
-        interval and at the end. In a run of several processes the first one writes it, and all
-        must see the folder.
-    state
-        `state` of an earlier result with the same problem, direction and step: continue it, bit
-        for bit as if it had not ended. `weights` then only gives the shapes.
-    direction_state
-        `direction_state` of an earlier result with the same network and direction, possibly on
-        other rows: start with what the direction has learnt.
-
-    Returns
-    -------
-    Result
-        Ctrl-C stops the run, and the result holds the best weights so far.
-
-    Raises
-    ------
-    LostProcess
-        If the rows are sharded over several processes, and another one has ended.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from greatcircle import Network, Problem, descend, stopping
-    >>> x = np.linspace(-1, 1, 50).reshape(-1, 1)
-    >>> network = Network((1, 8, 1), "abs")
-    >>> problem = Problem(network, x, 0.2 * np.abs(x))
-    >>> result = descend(problem, network.initial_weights(seed=0), stop=stopping.MaxIter(50))
-    >>> result.loss < result.initial_loss
-    True
-    """
-    weights, sizes, dtype = _checked_weights(problem, weights)
-    with precision(dtype):
-        objective = _objective(problem, dtype)
-    direction = direction or directions.automatic(objective)
-    step = step or steps.Curvature()
-    stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(2e-3)
-    _check_parts(objective, direction, step, stop)
-    with precision(dtype), one_thread():
-        schedule = rows if rows is not None else AllRows(objective)
-        stop = stop if schedule.can_converge else stopping.limits(stop)
-        begin = initial_state(weights, sizes, direction, stop, schedule, direction_state)
-        records: list[Record] = []
-        if checkpoint is not None:
-            checkpoint = checkpoint.bound_to(objective, direction, step)
-            if checkpoint.saved is not None:
-                state, records = checkpoint.saved.state(_kept(begin)), [*checkpoint.saved.records]
-        state = begin if state is None else _restarted(state, stop, records)
-        run = _Run(state, records, float(objective.unit))
-        updates = iterate(schedule, state, direction, step, stop, len(records))
-        return _consume(run, updates, callback, observe, checkpoint)
-
-
-@dataclass
-class _Run:
-    """What a run has reached."""
-
-    state: State
-    records: list[Record]
-    unit: float
-    evaluations: Evaluations = field(default_factory=Evaluations)
-    initial_loss: float = float("inf")
-    setup_seconds: float = 0.0
-    ending: Ending | None = None
-
-    def result(self) -> Result:
-        """Return the result."""
-        outcome, reason = self.ending or Ending(Outcome.STOPPED, "")
-        return Result(
-            weights=_on_host(self.state.point.weights),
-            loss=float(self.state.point.loss) * self.unit,
-            initial_loss=self.initial_loss,
-            outcome=outcome,
-            reason=reason,
-            records=self.records,
-            evaluations=self.evaluations,
-            setup_seconds=self.setup_seconds,
-            state=self.state,
-        )
-
-
-def _consume(
-    run: _Run,
-    updates: Iterator[Update],
-    callback: Callback | None,
-    observe: Observer | None,
-    checkpoint: Checkpoint | None,
-) -> Result:
-    """Follow a run to its end: collect records, call back, write checkpoints."""
-    started = time.perf_counter()
-    try:
-        for update in updates:
-            new = [
-                observe(record, sphere.unpack(weights)) if observe else record
-                for record, weights in zip(update.records, update.weights, strict=True)
-            ]
-            # In one statement: Ctrl-C must not separate state and records.
-            run.state, run.records, run.evaluations, run.ending = (
-                update.state,
-                run.records + new,
-                run.evaluations.plus(update.evaluations),
-                update.ending,
-            )
-            if run.setup_seconds == 0:
-                run.setup_seconds = time.perf_counter() - started
-                run.initial_loss = float(update.state.point.loss) * run.unit
-            if callback is not None:
-                _call_back(run, update, new, callback)
-            if checkpoint is not None:
-                checkpoint.write_if_due(_kept(run.state), run.records)
-            if run.ending is not None:
-                break
-    except KeyboardInterrupt:
-        run.ending = Ending(Outcome.INTERRUPTED, "interrupted from the keyboard")
-    except jax.errors.JaxRuntimeError as error:
-        _raise_lost_process(run, checkpoint, error)
-        raise
-    result = run.result()
-    log.info("%s after %d iterations: %s", result.outcome, len(run.records), result.reason)
-    if checkpoint is not None:
-        checkpoint.write(_kept(run.state), run.records)
-    return result
-
-
-def _call_back(run: _Run, update: Update, new: Sequence[Record], callback: Callback) -> None:
-    """Call back for each new iteration; where one stops the run, forget those after it."""
-    for count, (record, weights) in enumerate(zip(new, update.weights, strict=True), start=1):
-        try:
-            stop = callback(record, sphere.unpack(weights))
-        except KeyboardInterrupt:
-            _forget(run, update, new[count:], count)
-            raise
-        if stop:
-            _forget(run, update, new[count:], count)
-            run.ending = Ending(Outcome.STOPPED, "the callback asked to stop")
-            return
-
-
-def _forget(run: _Run, update: Update, forgotten: Sequence[Record], count: int) -> None:
-    """Return a run to the state after `count` iterations of an update."""
-    if forgotten and update.state_after is not None:
-        run.evaluations = run.evaluations.plus(_total(forgotten).times(-1.0))
-        run.state = update.state_after(count)
-        run.records = run.records[: -len(forgotten)]
-
-
-def iterate(
-    schedule: RowSchedule | RandomBatches,
-    state: State,
-    direction: Direction,
-    step: Step,
-    stop: Rule,
-    recorded: int = 0,
-) -> Iterator[Update]:
-    """Yield the states of a run, the first one when its point has been evaluated.
-
-    Parameters
-    ----------
-    schedule
-        Which rows each iteration sees.
-    state
-        Where to start.
-    direction, step, stop
-        The method, and when it ends.
-    recorded
-        Number of iterations before this run.
-    """
-    advance = _Advance(direction, step, stop)
-    if isinstance(schedule, RandomBatches):
-        yield from _sampled(advance, schedule, state, recorded)
-        return
-    if not np.isfinite(state.point.loss):
-        state, update = advance.evaluate(schedule, state)
-        yield update
-        if update.ending is not None:
-            return
-    else:
-        schedule.seek(state.rows)
-    while True:
-        batch = schedule.next()
-        if isinstance(batch, Ending):
-            yield Update(state, (), (), Evaluations(), batch)
-            return
-        fraction, sees_all = schedule.fraction, schedule.uses_all_rows
-        unit = float(batch.objective.unit)
-        before = state
-        result, seconds = advance(batch, before, schedule.rows)
-        records = advance.records(result, recorded, seconds, fraction, unit)
-        recorded += len(records)
-        rejected = Evaluations(forward=float(result.forward)).times(fraction)
-        evaluations = _total(records).plus(rejected)
-        rule = stopping.fired_rule(stop, result.stop_state)
-        status, changed = Status(int(result.status)), False
-        if sees_all:
-            ending = _ending(status, result.point, rule, recorded)
-        else:
-            ending, changed = schedule.update(status, bool(records), rule)
-        state = replace(state, point=result.point, stop=result.stop_state, rows=schedule.position)
-        if changed:
-            forgotten = replace(
-                state,
-                point=_unevaluated_again(state.point),
-                stop=stopping.restart(stop, state.stop),
-                restarted=np.asarray(recorded, np.int32),
-            )
-            state, update = advance.evaluate(schedule, forgotten)
-            evaluations, ending = evaluations.plus(update.evaluations), update.ending
-        weights = _weights_of(result, len(records))
-        after = partial(advance.state_after, batch, before, schedule.rows)
-        yield Update(state, records, weights, evaluations, ending, after)
-        if ending is not None:
-            return
-
-
-@dataclass(frozen=True)
-class _Advance:
-    """Calls of the compiled program of a method."""
-
-    direction: Direction
-    step: Step
-    stop: Rule
-
-    def __call__(
-        self, batch: Batch, state: State, rows: int, limit: int | None = None
-    ) -> tuple[iterations.Result, float]:
-        """Run one program, of at most `limit` iterations; return its result and the seconds."""
-        length = 1
-        if batch.chooser is None:
-            length = iterations.program_length(rows, state.point.weights)
-        return self._run(batch, state, length if limit is None else limit, length)
-
-    def state_after(self, batch: Batch, before: State, rows: int, count: int) -> State:
-        """Repeat the first iterations of a program, and return the state after them."""
-        result, _ = self(batch, before, rows, count)
-        return replace(before, point=result.point, stop=result.stop_state)
-
-    def evaluate(self, schedule: RowSchedule, state: State) -> tuple[State, Update]:
-        """Evaluate the point of a state."""
-        batch = schedule.start()
-        fraction = schedule.fraction
-        result, _ = self(batch, state, schedule.rows, 0)
-        evaluations, ending = Evaluations(forward=1), None
-        if int(result.status) == Status.NON_FINITE_LOSS:
-            ending = Ending(Outcome.NON_FINITE, "the loss is not finite at the start")
-        else:
-            evaluations = evaluations.plus(self._accepted(result.point.products))
-        state = replace(state, point=result.point, stop=result.stop_state, rows=schedule.position)
-        return state, Update(state, (), (), evaluations.times(fraction), ending)
-
-    def records(
-        self,
-        result: iterations.Result,
-        recorded: int,
-        seconds: float,
-        fraction: float,
-        unit: float,
-    ) -> tuple[Record, ...]:
-        """Return the records of a program; its iterations share its time equally."""
-        recorded_now = int(result.recorded)
-        columns = [np.asarray(column)[:recorded_now].tolist() for column in result.measured]
-        records = []
-        for number, values in enumerate(zip(*columns, strict=True), start=recorded + 1):
-            row = Measured(*values)
-            spent = Evaluations(forward=float(row.forward)).plus(self._accepted(row.products))
-            measured = {
-                name: value * unit if name in Measured.IN_UNIT else value
-                for name, value in row._asdict().items()
-                if name not in Evaluations._fields
-            }
-            evaluations = spent.times(fraction)._asdict()
-            share = seconds / recorded_now
-            records.append(Record(iteration=number, **measured, **evaluations, seconds=share))
-        return tuple(records)
-
-    def _accepted(self, products: Any) -> Evaluations:
-        """Return what an accepted point costs beyond its forward pass."""
-        return Evaluations(backward=1, products=float(products)).plus(self.step.cost)
-
-    def _run(
-        self, batch: Batch, state: State, limit: int, length: int
-    ) -> tuple[iterations.Result, float]:
-        started = time.perf_counter()
-        result = iterations.descending_iterations(
-            batch,
-            state.radii,
-            state.point,
-            self.stop,
-            state.stop,
-            np.asarray(limit, np.int32),
-            direction=self.direction,
-            step=self.step,
-            length=length,
-        )
-        result.status.block_until_ready()
-        return result, time.perf_counter() - started
-
-
-def _sampled(
-    advance: _Advance, schedule: RandomBatches, state: State, recorded: int
-) -> Iterator[Update]:
-    """Yield a state after each round of steps that random batches chose."""
-    stop, unit = advance.stop, float(schedule.objective.unit)
-    loss = float(schedule.loss(state.point.weights)) * unit
-    state = eqx.tree_at(
-        lambda s: s.point.loss, state, jnp.asarray(loss / unit, state.point.loss.dtype)
-    )
-    spent = Evaluations(forward=1)
-    while True:
-        rule = stopping.fired_rule(stop, state.stop)
-        ending = None if rule is None else _rule_ending(rule)
-        yield Update(state, (), (), spent, ending)
-        if ending is not None:
-            return
-        started = time.perf_counter()
-        weights = schedule.conditioned(state.point.weights)
-        radii = sphere.norm(weights)
-        point, angle = iterations.sampled_iterations(
-            schedule,
-            radii,
-            eqx.tree_at(lambda p: p.weights, state.point, weights),
-            direction=advance.direction,
-            step=advance.step,
-            length=schedule.steps,
-        )
-        before, loss = loss, float(point.loss) * unit
-        spent = Evaluations(forward=schedule.passes + 1, backward=schedule.passes)
-        if not np.isfinite(loss):
-            ending = Ending(Outcome.NON_FINITE, "the loss is not finite after a step")
-            yield Update(state, (), (), spent, ending)
-            return
-        recorded += 1
-        nan = float("nan")
-        seconds = time.perf_counter() - started
-        record = Record(
-            recorded, loss, float(angle), nan, nan, nan, before - loss, 0, *spent, seconds
-        )
-        state = replace(state, radii=radii, point=point, stop=stop.update(state.stop, record))
-        yield Update(state, (record,), (_host(point.weights),), spent, None)
-        spent = Evaluations()
+    """Repeats the first of several iterations, and returns the state after them."""
 
 
 def initial_state(
@@ -509,22 +77,217 @@ def initial_state(
     return State(jnp.asarray(radii), point, stop.init(), position, np.zeros((), np.int32))
 
 
-def _kept(state: State) -> State:
-    """Return what a checkpoint keeps: stopping rules are repeated from the records."""
-    return replace(state, stop=())
+def iterate(
+    schedule: RowSchedule | RandomBatches,
+    state: State,
+    direction: Direction,
+    step: Step,
+    stop: Rule,
+    recorded: int = 0,
+) -> Iterator[Update]:
+    """Yield the states of a run, the first one after its starting point has been evaluated.
+
+    Parameters
+    ----------
+    schedule
+        Which rows each iteration sees.
+    state
+        Where to start.
+    direction, step, stop
+        The method, and when it ends.
+    recorded
+        Number of iterations before this run.
+    """
+    method = _Method(direction, step, stop)
+    if isinstance(schedule, RandomBatches):
+        yield from _iterate_on_random_batches(method, schedule, state, recorded)
+        return
+    if np.isfinite(state.point.loss):
+        schedule.seek(state.rows)
+    else:
+        update = method.evaluate(schedule, state)
+        yield update
+        if update.ending is not None:
+            return
+        state = update.state
+    while True:
+        batch = schedule.next()
+        if isinstance(batch, Ending):
+            yield Update(state, (), (), Evaluations(), batch)
+            return
+        update = method.advance(schedule, batch, state, recorded)
+        yield update
+        if update.ending is not None:
+            return
+        state, recorded = update.state, recorded + len(update.records)
 
 
-def _restarted(state: State, stop: Rule, records: Sequence[Record]) -> State:
-    """Return the state with the stopping rules as they are after the records."""
-    restarted = min(int(state.restarted), len(records))
-    rules = stopping.replay(stop, records, restarted)
-    return replace(state, stop=rules, restarted=np.asarray(restarted, np.int32))
+@dataclass(frozen=True)
+class _Method:
+    """Calls of the compiled program of a method."""
+
+    direction: Direction
+    step: Step
+    stop: Rule
+
+    def evaluate(self, schedule: RowSchedule, state: State) -> Update:
+        """Evaluate the point of a state on the next rows."""
+        result, _ = self._run(schedule.start(), state, schedule.rows, limit=0)
+        evaluations, ending = Evaluations(forward=1), None
+        if int(result.status) == Status.NON_FINITE_LOSS:
+            ending = Ending(Outcome.NON_FINITE, "the loss is not finite")
+        else:
+            evaluations = evaluations.plus(self._cost_of_acceptance(result.point.products))
+        return Update(
+            _after(state, result, schedule), (), (), evaluations.times(schedule.fraction), ending
+        )
+
+    def advance(self, schedule: RowSchedule, batch: Batch, state: State, recorded: int) -> Update:
+        """Run one program, and evaluate its last point again if the rows change."""
+        fraction, on_all_rows = schedule.fraction, schedule.uses_all_rows
+        result, seconds = self._run(batch, state, schedule.rows)
+        state_after = partial(self._state_after, batch, state, schedule.rows)
+        unit = float(batch.objective.unit)
+        records = self._records(result, recorded, seconds, fraction, unit)
+        recorded += len(records)
+        rejected = Evaluations(forward=float(result.forward)).times(fraction)
+        evaluations = total_evaluations(records).plus(rejected)
+        status, rows_changed = Status(int(result.status)), False
+        rule = None
+        if status != Status.RUNNING:
+            rule = stopping.fired_rule(self.stop, result.stop_state)
+        if on_all_rows:
+            ending = _ending(status, result.point, rule, recorded)
+        else:
+            ending, rows_changed = schedule.update(status, bool(records), rule)
+        state = _after(state, result, schedule)
+        if rows_changed:
+            update = self.evaluate(schedule, self._restarted(state, recorded))
+            state, ending = update.state, update.ending
+            evaluations = evaluations.plus(update.evaluations)
+        weights = _weights_of(result, len(records))
+        return Update(state, records, weights, evaluations, ending, state_after)
+
+    def _state_after(self, batch: Batch, before: State, rows: int, count: int) -> State:
+        """Repeat the first `count` iterations of a program, and return the state after them."""
+        result, _ = self._run(batch, before, rows, limit=count)
+        return replace(before, point=result.point, stop=result.stop_state)
+
+    def _run(
+        self, batch: Batch, state: State, rows: int, limit: int | None = None
+    ) -> tuple[ProgramResult, float]:
+        """Run one program of at most `limit` iterations; return its result and the seconds."""
+        started = time.perf_counter()
+        # On batches, every iteration has other rows.
+        weights, on_batch = state.point.weights, batch.chooser is not None
+        length = 1 if on_batch else iterations.program_length(rows, weights)
+        result = iterations.descending_iterations(
+            batch,
+            state.radii,
+            state.point,
+            self.stop,
+            state.stop,
+            np.asarray(length if limit is None else limit, np.int32),
+            direction=self.direction,
+            step=self.step,
+            length=length,
+        )
+        result.status.block_until_ready()
+        return result, time.perf_counter() - started
+
+    def _restarted(self, state: State, recorded: int) -> State:
+        """Return the state before its point is evaluated on other rows."""
+        point = state.point
+        infinite, zero = jnp.full_like(point.loss, jnp.inf), jnp.zeros_like(point.angle)
+        return replace(
+            state,
+            point=eqx.tree_at(lambda p: (p.loss, p.angle), point, (infinite, zero)),
+            stop=stopping.restart(self.stop, state.stop),
+            restarted=np.asarray(recorded, np.int32),
+        )
+
+    def _records(
+        self,
+        result: ProgramResult,
+        recorded: int,
+        seconds: float,
+        fraction: float,
+        unit: float,
+    ) -> tuple[Record, ...]:
+        """Return the records of a program; its iterations share its time equally."""
+        count = int(result.recorded)
+        columns = [np.asarray(column)[:count].tolist() for column in result.measured]
+        records = []
+        for number, values in enumerate(zip(*columns, strict=True), start=recorded + 1):
+            row = Measured(*values)
+            cost = self._cost_of_acceptance(row.products).plus(Evaluations(float(row.forward)))
+            measured = row.in_unit(unit)._asdict() | cost.times(fraction)._asdict()
+            records.append(Record(iteration=number, **measured, seconds=seconds / count))
+        return tuple(records)
+
+    def _cost_of_acceptance(self, products: Any) -> Evaluations:
+        """Return the passes at an accepted point, after its forward pass."""
+        return Evaluations(backward=1, products=float(products)).plus(self.step.cost)
 
 
-def _unevaluated_again(point: Point) -> Point:
-    """Return a point that is to be evaluated on other rows."""
-    infinite, zero = jnp.full_like(point.loss, jnp.inf), jnp.zeros_like(point.angle)
-    return eqx.tree_at(lambda p: (p.loss, p.angle), point, (infinite, zero))
+def _iterate_on_random_batches(
+    method: _Method, schedule: RandomBatches, state: State, recorded: int
+) -> Iterator[Update]:
+    """Yield a state after each round of steps that random batches chose."""
+    unit, value = float(schedule.objective.unit), schedule.loss(state.point.weights)
+    state = eqx.tree_at(lambda s: s.point.loss, state, value)
+    loss, cost = float(value) * unit, Evaluations(forward=1)
+    round_cost = Evaluations(forward=schedule.passes + 1, backward=schedule.passes)
+    yield Update(state, (), (), cost, _fired(method.stop, state))
+    while _fired(method.stop, state) is None:
+        started = time.perf_counter()
+        weights = schedule.conditioned(state.point.weights)
+        radii = sphere.norm(weights)
+        point, angle = iterations.sampled_iterations(
+            schedule,
+            radii,
+            eqx.tree_at(lambda p: p.weights, state.point, weights),
+            direction=method.direction,
+            step=method.step,
+            length=schedule.steps,
+        )
+        before, loss = loss, float(point.loss) * unit
+        if not np.isfinite(loss):
+            ending = Ending(Outcome.NON_FINITE, "the loss is not finite after a step")
+            yield Update(state, (), (), round_cost, ending)
+            return
+        recorded += 1
+        nan = float("nan")
+        record = Record(
+            iteration=recorded,
+            loss=loss,
+            angle=float(angle),
+            slope=nan,
+            curvature=nan,
+            predicted=nan,
+            actual=before - loss,
+            halvings=0,
+            **round_cost._asdict(),
+            seconds=time.perf_counter() - started,
+        )
+        rules = method.stop.update(state.stop, record)
+        state = replace(state, radii=radii, point=point, stop=rules)
+        on_host = jax.device_get(point.weights)
+        yield Update(state, (record,), (on_host,), round_cost, _fired(method.stop, state))
+
+
+def _after(state: State, result: ProgramResult, schedule: RowSchedule) -> State:
+    """Return the state after a program."""
+    return replace(state, point=result.point, stop=result.stop_state, rows=schedule.position)
+
+
+def _fired(stop: Rule, state: State) -> Ending | None:
+    rule = stopping.fired_rule(stop, state.stop)
+    return None if rule is None else _rule_ending(rule)
+
+
+def _rule_ending(rule: Rule) -> Ending:
+    return Ending(Outcome.CONVERGED if rule.converged else Outcome.MAX_ITER, rule.reason)
 
 
 def _ending(status: Status, point: Point, rule: Rule | None, recorded: int) -> Ending | None:
@@ -548,10 +311,6 @@ def _ending(status: Status, point: Point, rule: Rule | None, recorded: int) -> E
             return _no_decrease(point, recorded)
 
 
-def _rule_ending(rule: Rule) -> Ending:
-    return Ending(Outcome.CONVERGED if rule.converged else Outcome.MAX_ITER, rule.reason)
-
-
 def _no_decrease(point: Point, recorded: int) -> Ending:
     """Return how a run ends whose loss does not fall along the arc: at rounding, or not."""
     dtype = point.loss.dtype
@@ -571,90 +330,9 @@ def _no_decrease(point: Point, recorded: int) -> Ending:
     )
 
 
-def _raise_lost_process(run: _Run, checkpoint: Checkpoint | None, error: Exception) -> None:
-    """Raise LostProcess where an error of JAX means that another process has ended."""
-    if jax.process_count() == 1:
-        return
-    lost = LostProcess(
-        f"iteration {len(run.records) + 1} did not end, because another process of the run has "
-        "ended or cannot be reached: look for its error, and start all of them again"
-    )
-    if checkpoint is not None:
-        checkpoint.write(_kept(run.state), run.records)
-        lost.add_note(f"the checkpoint is {checkpoint.path}; resume it with resume=True")
-    raise lost from error
-
-
-def _total(records: Sequence[Record]) -> Evaluations:
-    total = Evaluations()
-    for record in records:
-        total = total.plus(Evaluations(*(getattr(record, name) for name in Evaluations._fields)))
-    return total
-
-
-def _weights_of(result: iterations.Result, count: int) -> tuple[Packed, ...]:
+def _weights_of(result: ProgramResult, count: int) -> tuple[Packed, ...]:
     """Return the weights after each iteration of a program, on the host."""
     if count == 0:
         return ()
     rows = np.asarray(result.weights)
     return tuple(replace(result.point.weights, rows=rows[i]) for i in range(count))
-
-
-def _host(weights: Packed) -> Packed:
-    return jax.device_get(weights)
-
-
-def _on_host(weights: Packed) -> Tree:
-    """Return the matrices as NumPy arrays, cut on the host: cutting on the device compiles."""
-    return sphere.unpack(_host(weights))
-
-
-def _objective(problem: Any, dtype: np.dtype) -> Objective:
-    return problem if isinstance(problem, Objective) else function_objective(problem, dtype)
-
-
-def _check_parts(objective: Objective, direction: Any, step: Any, stop: Any) -> None:
-    for name, given, method, example in (
-        ("direction", direction, "choose", "directions.Steepest()"),
-        ("step", step, "propose", "steps.Curvature()"),
-        ("stop", stop, "fired", "stopping.MaxIter(200)"),
-    ):
-        if isinstance(given, type) or not callable(getattr(given, method, None)):
-            raise TypeError(f"{name} is {given!r}; expected an object such as {example}")
-    direction.check(objective)
-    step.check(objective)
-
-
-def _checked_weights(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:
-    """Return the weights as arrays of the working precision, and their radii."""
-    if isinstance(problem, Problem):
-        weights, dtype = problem.network.check_weights(weights), problem.dtype
-    else:
-        weights = jax.tree.map(np.asarray, weights)
-        wide = any(w.dtype == np.float64 for w in jax.tree.leaves(weights))
-        dtype = np.dtype(np.float64 if wide else np.float32)
-    leaves = jax.tree_util.tree_leaves_with_path(weights)
-    if not leaves:
-        raise ValueError("weights is empty; expected at least one matrix")
-    radii = [_radius(f"weights{jax.tree_util.keystr(path)}", leaf) for path, leaf in leaves]
-    return jax.tree.map(lambda w: np.asarray(w, dtype), weights), np.asarray(radii, dtype), dtype
-
-
-def _radius(name: str, leaf: np.ndarray) -> float:
-    """Return the norm of a leaf, or raise an error that says how to optimise without it."""
-    try:
-        radius = float(np.linalg.norm(np.asarray(leaf, np.float64)))
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} has entries that are not numbers; expected a matrix") from None
-    if leaf.ndim < 2:
-        raise ValueError(
-            f"{name} has shape {leaf.shape}; expected a matrix, whose norm is kept: reshape a "
-            "vector to (n, 1) to keep its norm, or leave constants out of the weights and use them "
-            "in the loss directly"
-        )
-    if not (np.isfinite(radius) and radius > 0):
-        raise ValueError(
-            f"{name} has norm {radius}; expected a finite matrix that is not zero, since its norm "
-            "is its radius: leave a constant zero out of the weights"
-        )
-    return radius

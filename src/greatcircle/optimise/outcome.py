@@ -1,4 +1,4 @@
-"""How a run ends: an outcome in one word, and the reason in a sentence."""
+"""How a run or a compiled program ends: outcomes, reasons and status codes."""
 
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -7,7 +7,7 @@ __all__ = ["Ending", "Outcome", "Status"]
 
 
 class Outcome(StrEnum):
-    """How a run ended."""
+    """How a run ended, in one word."""
 
     CONVERGED = "converged"
     MAX_ITER = "max_iter"
@@ -22,12 +22,14 @@ class Ending(NamedTuple):
 
     outcome: Outcome
     reason: str
+    """Why, in a sentence."""
 
 
 class Status(IntEnum):
-    """What a compiled program found after its last iteration."""
+    """Why a compiled program returned."""
 
     RUNNING = 0
+    """It has done as many iterations as were asked for."""
     NON_FINITE_LOSS = 1
     NON_FINITE_GRADIENT = 2
     ZERO_GRADIENT = 3
@@ -36,5 +38,5 @@ class Status(IntEnum):
     NON_FINITE_ANGLE = 6
     NO_ANGLE = 7
     NO_DECREASE = 8
-    REFUSED = 9
-    """The rows that chose the step accept it, other rows do not: a batch is too small."""
+    TOO_NOISY = 9
+    """A step lowers the loss of the rows that chose it, but not of others: a batch is too small."""

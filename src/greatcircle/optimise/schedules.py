@@ -6,11 +6,11 @@
 | `GrowingBatches` | batches that grow, of a stream or of rows in memory, then all rows |
 | `RandomBatches` | a small random batch for each step; no step has to lower the loss |
 
-Batches grow by one rule. A step is chosen by one batch, direction and angle alike, and judged by
-the next one, which has other rows. If the loss of those does not fall, the batch that chose is
-asked: if its own loss does not fall either, the step was too long and is halved, as on all rows.
-Otherwise the batch is too small to tell the gradient from its noise, and batches are `GROWTH` times
-as large from then on. There is no schedule of sizes and no threshold (`docs/batches.md`).
+Batches grow by one rule. One batch chooses a step, direction and angle alike; the next batch, which
+has other rows, accepts it if its loss falls. If it does not, the loss of the batch that chose is
+compared, too. If that does not fall either, the step was too long and is halved, as on all rows.
+Otherwise the batch is too small to tell the gradient from its noise, and from then on batches are
+`GROWTH` times as large. There is no schedule of sizes and no threshold (`docs/batches.md`).
 """
 
 from collections.abc import Callable
@@ -43,10 +43,10 @@ __all__ = [
 ]
 
 GROWTH = 8
-"""Factor by which batches grow: each size of a batch that is read compiles anew."""
+"""Factor by which batches grow: few sizes, because each is compiled separately."""
 
-MAX_REFUSALS = 3
-"""Number of consecutive refusals by batches that cannot grow that ends a run."""
+MAX_REJECTIONS = 3
+"""A run on batches that cannot grow ends after this number of consecutive rejected steps."""
 
 
 class RowSchedule(Protocol):
@@ -57,21 +57,21 @@ class RowSchedule(Protocol):
         ...
 
     def next(self) -> Batch | Ending:
-        """Return the rows of the next iterations."""
+        """Return the rows of the next iterations, or why there are none."""
         ...
 
     def update(
         self, status: Status, accepted: bool, rule: Rule | None
     ) -> tuple[Ending | None, bool]:
-        """Learn how an iteration on part of the rows ended.
+        """Choose the next rows after an iteration on part of the rows.
 
-        Return why the run ends, or None, and whether other rows must evaluate the point anew.
+        Return why the run ends, or None, and whether other rows must evaluate the point again.
         """
         ...
 
     @property
     def can_converge(self) -> bool:
-        """Whether rules that mean convergence may end a run: not on batches of a stream."""
+        """Whether rules that mean convergence may end a run; False for a stream."""
         ...
 
     @property
@@ -81,21 +81,21 @@ class RowSchedule(Protocol):
 
     @property
     def fraction(self) -> float:
-        """Part of all rows that an iteration sees."""
+        """Fraction of all rows that an iteration sees."""
         ...
 
     @property
     def rows(self) -> int:
-        """Number of rows that an iteration sees, or zero if it is all rows."""
+        """Number of rows that an iteration sees."""
         ...
 
     @property
     def position(self) -> Any:
-        """All that decides which rows come next, as arrays."""
+        """Everything that determines the next rows, as arrays."""
         ...
 
     def seek(self, position: Any) -> None:
-        """Continue from a position that a schedule of the same rows had."""
+        """Continue from a position of a schedule of the same rows."""
         ...
 
 
@@ -120,27 +120,27 @@ class AllRows:
     def update(
         self, status: Status, accepted: bool, rule: Rule | None
     ) -> tuple[Ending | None, bool]:
-        """Nothing changes."""
+        """Change nothing."""
         return None, False
 
     def seek(self, position: Any) -> None:
-        """There is only one position."""
+        """Do nothing: there is only one position."""
 
 
 class Source(Protocol):
-    """Where batches come from: `data.streams` or a `WindowSource`."""
+    """A supply of batches: one of `data.sources`, or a `WindowSource`."""
 
     def draw(self, rows: int) -> Any:
-        """Return a number of rows, fewer at the end, or None if there are none left."""
+        """Return the next batch: this many rows, fewer at the end, or None after the end."""
         ...
 
     @property
     def position(self) -> np.ndarray:
-        """All that decides what is drawn next."""
+        """Everything that determines the next batch."""
         ...
 
     def seek(self, position: np.ndarray) -> None:
-        """Continue from a position."""
+        """Restore a position."""
         ...
 
 
@@ -166,8 +166,8 @@ class WindowSource:
     def draw(self, rows: int) -> Chunks:
         """Return the next chunks with at least this number of rows, fewer at the end.
 
-        They begin at a multiple of their number, so two consecutive batches share no rows, up to
-        half of all.
+        They begin at a multiple of their number, so two consecutive batches of up to half of the
+        rows share none.
         """
         count = min(-(-rows // self.size), self.chunks)
         first = -(-self._next // count) * count
@@ -181,17 +181,17 @@ class WindowSource:
         return np.array([self._next])
 
     def seek(self, position: np.ndarray) -> None:
-        """Continue from any position."""
+        """Restore a position."""
         self._next = int(position[0])
 
 
-class _Place(NamedTuple):
+class _Position(NamedTuple):
     """Position of a schedule of growing batches."""
 
     size: np.ndarray
     """Rows of the next batch; zero once all rows are used."""
-    refusals: np.ndarray
-    """Consecutive refusals by batches that cannot grow."""
+    rejections: np.ndarray
+    """Consecutive steps rejected by batches that cannot grow."""
     source: np.ndarray
     """Position of the source before it drew the batch that chose the next step."""
 
@@ -209,7 +209,7 @@ class GrowingBatches:
         Number of rows of the first and of the largest batches.
     whole
         The problem with all rows; None for a stream, whose batches stay at the largest size, and
-        which ends after `MAX_REFUSALS` consecutive refusals.
+        which ends after `MAX_REJECTIONS` consecutive rejected steps.
     """
 
     def __init__(
@@ -223,72 +223,74 @@ class GrowingBatches:
         self.source, self.problem_of = source, problem_of
         self.largest, self.whole = largest, whole
         self.size = first if whole is None or first < largest else 0
-        self.refusals = 0
-        self._before = source.position
+        self.rejections = 0
         self._chooser: Problem | None = None
+        self._before = source.position
+        """Position of the source before it drew the chooser."""
+        self._judge: Problem | None = None
+        self._before_judge = self._before
 
     @property
     def can_converge(self) -> bool:
-        """Whether all rows take over in the end."""
+        """Whether the batches grow into all rows."""
         return self.whole is not None
 
     @property
     def uses_all_rows(self) -> bool:
-        """Whether all rows have taken over from the batches."""
+        """Whether the batches have grown into all rows."""
         return self.size == 0
 
     @property
     def fraction(self) -> float:
-        """Part of all rows that an iteration sees; of a stream, one."""
+        """Fraction of all rows that an iteration sees; of a stream, one."""
         if self.whole is None or self.uses_all_rows:
             return 1.0
         return self.size / self.whole.count
 
     @property
     def rows(self) -> int:
-        """Number of rows of a batch."""
+        """Number of rows that an iteration sees."""
         return self.size if self.whole is None or not self.uses_all_rows else self.whole.count
 
     @property
-    def position(self) -> _Place:
-        """Size, refusals, and the position of the source."""
-        return _Place(np.asarray(self.size), np.asarray(self.refusals), self._before)
+    def position(self) -> _Position:
+        """Size, rejections, and the position of the source."""
+        return _Position(np.asarray(self.size), np.asarray(self.rejections), self._before)
 
     def seek(self, position: Any) -> None:
-        """Continue from a position, and draw again the batch that chose the next step."""
-        place = _Place(*position)
-        self.size, self.refusals = int(place.size), int(place.refusals)
-        if not np.array_equal(place.source, self.source.position):
-            self.source.seek(place.source)
-        self._before, self._chooser = self.source.position, None
-        if not self.uses_all_rows:
-            self._chooser = self._draw()
+        """Continue from a position: draw the batch that chose the next step again."""
+        position = _Position(*position)
+        self.size, self.rejections = int(position.size), int(position.rejections)
+        if not np.array_equal(position.source, self.source.position):
+            self.source.seek(position.source)
+        self._before = self.source.position
+        self._chooser = None if self.uses_all_rows else self._draw()
 
     def start(self) -> Batch:
-        """Return a batch as chooser, to evaluate a point on."""
+        """Return the next batch as chooser, or the last one if there are no more rows."""
         if self.uses_all_rows:
             return self._all_rows()
         before = self.source.position
         drawn = self._draw()
-        if drawn is None and self._chooser is None:
+        if drawn is not None:
+            self._before, self._chooser = before, drawn
+        if self._chooser is None:
             raise ValueError(
                 f"batch_size is {self.size} and there are fewer rows; expected at least one full "
                 "batch: use a smaller one"
             )
-        if drawn is not None:
-            self._before, self._chooser = before, drawn
-        return Batch(self._chooser, self._chooser, np.asarray(False))  # pyright: ignore
+        return Batch(self._chooser, self._chooser, np.asarray(False))
 
     def next(self) -> Batch | Ending:
-        """Return the next batch as judge of the step that the last one chose."""
+        """Return the next batch, which accepts or rejects the step that the last one chose."""
         if self.uses_all_rows:
             return self._all_rows()
-        if self.refusals >= MAX_REFUSALS:
+        if self.rejections >= MAX_REJECTIONS:
             return Ending(
                 Outcome.CONVERGED,
-                f"{MAX_REFUSALS} consecutive batches of {self.size} rows refused a step",
+                f"{MAX_REJECTIONS} consecutive batches of {self.size} rows rejected a step",
             )
-        self._judge_before = self.source.position
+        self._before_judge = self.source.position
         self._judge = self._draw()
         if self._judge is None:
             return Ending(Outcome.MAX_ITER, "there are no more rows")
@@ -297,17 +299,17 @@ class GrowingBatches:
     def update(
         self, status: Status, accepted: bool, rule: Rule | None
     ) -> tuple[Ending | None, bool]:
-        """Let batches grow after a refusal, and when a rule says that they gain too little."""
+        """Grow after a rejected step, or if a rule finds that the loss falls too little."""
+        if accepted:
+            self.rejections, self._chooser, self._before = 0, self._judge, self._before_judge
         if status in (Status.NON_FINITE_GRADIENT, Status.NON_FINITE_ANGLE):
             return Ending(Outcome.NON_FINITE, "the gradient or the angle is not finite"), False
-        if accepted:
-            self.refusals, self._chooser, self._before = 0, self._judge, self._judge_before
         if rule is not None and not rule.converged:
             return Ending(Outcome.MAX_ITER, rule.reason), False
         if accepted and (rule is None or self.whole is None):
             return None, False
         can_grow = self.size < self.largest
-        self.refusals = 0 if can_grow else self.refusals + 1
+        self.rejections = 0 if can_grow else self.rejections + 1
         self.size = min(GROWTH * self.size, self.largest)
         self._chooser = self._judge
         if self.whole is not None and self.size >= self.largest:
@@ -315,7 +317,7 @@ class GrowingBatches:
         return None, True
 
     def _all_rows(self) -> Batch:
-        # Windows of one problem share a program, also the one of all chunks.
+        # The windows of a problem share one program, the window of all chunks included.
         if isinstance(self.source, WindowSource):
             return Batch(self.whole, self.whole, np.asarray(False))  # pyright: ignore
         return Batch(self.whole)  # pyright: ignore
@@ -355,7 +357,7 @@ class RandomBatches(eqx.Module):
         )
 
     def conditioned(self, weights: Packed) -> Packed:
-        """Return an equivalent, well-conditioned point where the objective has one."""
+        """Return an equivalent, well-conditioned point, if the objective can compute one."""
         improve = getattr(self.objective, "conditioned", None)
         return weights if improve is None else improve(weights)
 

@@ -26,10 +26,10 @@ from greatcircle.objective.losses import Loss, Squared
 from greatcircle.objective.problem import Problem
 from greatcircle.optimise import directions
 from greatcircle.optimise.checkpoint import Checkpoint
+from greatcircle.optimise.descent import Result, descend
 from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.early_stopping import EarlyStopping
 from greatcircle.optimise.history import History
-from greatcircle.optimise.loop import Result, descend
 from greatcircle.optimise.outcome import Outcome
 from greatcircle.optimise.progress import ProgressBar
 from greatcircle.optimise.record import Record
