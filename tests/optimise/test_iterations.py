@@ -274,7 +274,7 @@ def test_other_rows_may_refuse_a_step(angle, other, asked):
     evaluated = run(start, 0, problem=Batch(chooser, chooser, np.asarray(False)), **options)
     batch = Batch(judge, chooser, np.asarray(True))
     result = run(start, 1, evaluated, problem=batch, **options)
-    assert (int(result.recorded), int(result.status)) == (0, Status.REFUSED)
+    assert (int(result.recorded), int(result.status)) == (0, Status.TOO_NOISY)
     # The judge evaluates the point and every trial; the chooser is asked where that matters.
     assert int(result.forward) == 1 + asked
     agreeing = run(
