@@ -13,7 +13,7 @@ from greatcircle import LipschitzRegressor
 from greatcircle.data.scaling import Scaling
 from greatcircle.network.network import Network
 from greatcircle.optimise.record import Record
-from greatcircle.training import fit as training
+from greatcircle.training import monitor
 
 
 def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:
@@ -45,7 +45,7 @@ class Measurement:
 
     def __init__(self, watch: Watch) -> None:
         self.watch, self.passes = watch, 0.0
-        self.spectral_bound_of = training._spectral_bound
+        self.spectral_bound_of = monitor.spectral_bound
 
     def spectral_bound(self, network: Network, scaling: Scaling, weights: Any) -> float:
         self.weights, self.scaling = weights, scaling
@@ -64,7 +64,7 @@ def fit(case: Case, watch: Watch, **settings: float) -> None:
     watch.start()
     with (
         warnings.catch_warnings(),
-        patch.object(training, "_spectral_bound", measured.spectral_bound),
+        patch.object(monitor, "spectral_bound", measured.spectral_bound),
     ):
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = model.fit(case.X, case.y).model_

@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import NotFittedError
 
 from greatcircle import LipschitzRegressor, certificate, directions, steps
+from greatcircle.bounded import budget
 from greatcircle.datasets import ground_effect
 from small import ACTIVATION_NAMES, thinned
 
@@ -154,6 +155,28 @@ def test_ctrl_c_before_the_first_round_within_a_budget_keeps_what_there_is(monke
         m = model(lipschitz=0.5, max_iter=3).fit(TABLE.X, TABLE.y)
     assert (m.outcome_, m.n_iter_) == ("interrupted", 3)
     assert m.certificate_.value <= 0.5
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_ctrl_c_after_the_last_iteration_within_a_budget(early_stopping, monkeypatch):
+    """Until then the bound has been computed once, before the run within the budget."""
+    bound, calls = budget.certified_bound, []
+
+    def interrupt(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return bound(*arguments)
+
+    monkeypatch.setattr(budget, "certified_bound", interrupt)
+    X, y = TABLE.X[:300], TABLE.y[:300]
+    settings = {"max_iter": 3, "early_stopping": early_stopping, "dtype": "float64"}
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        m = model(lipschitz=0.5, **settings).fit(X, y)
+    assert (m.outcome_, m.n_iter_) == ("interrupted", 3)
+    assert m.certificate_.value <= 0.5
+    loss = np.mean(np.sum((m.predict(X) - y) ** 2, axis=1)) / 2
+    assert m.loss_ == pytest.approx(loss, rel=0.2 if early_stopping else 1e-9)  # of fewer rows
 
 
 @pytest.mark.parametrize("more", [{"early_stopping": True}, {"batch_size": 64}])

@@ -6,6 +6,7 @@ from itertools import pairwise
 import jax
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from greatcircle import (
     Checkpoint,
@@ -293,6 +294,23 @@ def test_early_stopping_waits_for_all_rows_and_the_loss_is_theirs():
     short.fit(TABLE.X, TABLE.y)
     error = short.predict(TABLE.X) - TABLE.y
     assert short.loss_ == pytest.approx(np.mean(np.sum(error**2, axis=1)) / 2, rel=1e-9)
+
+
+def test_ctrl_c_at_the_switch_to_all_rows_reports_their_loss(monkeypatch):
+    start = GrowingBatches.start
+
+    def interrupt(schedule):
+        if schedule.uses_all_rows:
+            raise KeyboardInterrupt
+        return start(schedule)
+
+    monkeypatch.setattr(GrowingBatches, "start", interrupt)
+    model = LipschitzRegressor((8,), batch_size=64, random_state=0, dtype="float64")
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model.fit(TABLE.X, TABLE.y)
+    assert model.history_["backward"][-1] < 1
+    error = model.predict(TABLE.X) - TABLE.y
+    assert model.loss_ == pytest.approx(np.mean(np.sum(error**2, axis=1)) / 2, rel=1e-9)
 
 
 def test_a_start_resumes(tmp_path):

@@ -1,12 +1,12 @@
 """Training within a Lipschitz budget, and using all of it.
 
-The network is made of sandwich layers (`sandwich.py`), so its certificate is at most the budget
-wherever they are on their spheres. The run starts from the weights of a free fit and takes many
-small steps, each chosen by a random batch: near a bound the kinks of the activations keep long
-steps from paying, and the noise of short ones does no harm. The direction is the mean gradient of
-each entry over the root of its mean square (Kingma & Ba 2015). That ratio has no unit and neither
-has a point on a sphere, so the one length there is, `FIRST_STEP`, is a fraction of a unit vector
-and the same for all data and units. It falls to zero along half a cosine.
+The network consists of sandwich layers (`sandwich.py`), so its certificate is at most the budget at
+every point of their spheres. The run starts from the weights of a free fit and takes many small
+steps, each chosen by a random batch: near a bound, kinks of the activations make long steps
+useless, and the noise of short ones does no harm. The direction is the mean gradient of each entry
+divided by its root mean square (Kingma & Ba 2015). That ratio has no unit, and neither has a point
+on a sphere, so the length of the first steps, `FIRST_STEP`, is a fraction of a unit vector and the
+same for all data and units. It falls to zero along half a cosine.
 """
 
 import math
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 MAX_ROUNDS, STEPS = 60, 100
-"""Iterations of a complete run, and steps of each."""
+"""Iterations of a complete run, and steps in each."""
 
 BATCH = 256
 """Rows that choose a step."""
@@ -51,13 +51,13 @@ FIRST_STEP = 0.01
 """How far an entry of a unit vector moves in the first steps of a run that has far to go."""
 
 SHORTEST = 0.1
-"""Fraction of it for a run that starts near its goal."""
+"""Smallest fraction of it, for a run that starts near its goal."""
 
 SLACK = 0.1
-"""Fraction of the budget that the start leaves, so that its layers can turn in all directions."""
+"""Fraction of the budget that the start leaves unused, so that its layers can turn anywhere."""
 
 ROUNDING = 1e-6
-"""Fraction of the budget that is left for the rounding of float32 weights."""
+"""Fraction of the budget that is reserved for the rounding of float32 weights."""
 
 
 def certified_bound(network: Network, weights: Sequence[np.ndarray], scale: np.ndarray) -> float:
@@ -90,7 +90,7 @@ def fit_within(
     budget
         The Lipschitz bound.
     rounds
-        Number of iterations, of `STEPS` steps each. With fewer, the steps shrink sooner.
+        Number of iterations, of `STEPS` steps each. With fewer, the steps shrink faster.
     callback, observe
         As for `descend`; they see the weights of the network.
 
@@ -100,6 +100,7 @@ def fit_within(
         The loss may rise from one record to the next. The weights are the last ones.
     """
     network, dtype = problem.network, problem.dtype
+    weights = tuple(np.asarray(w, dtype) for w in weights)
     proof, value = multipliers(network, weights, scale)
     # A start with a smaller bound keeps it: nothing is gained from a larger one.
     goal = (1 - ROUNDING) * min(budget, value)
@@ -113,7 +114,7 @@ def fit_within(
         schedule = CosineSchedule(first, jnp.asarray(rounds * STEPS, dtype))
 
     def of_network(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
-        """Make a callback see the weights of the network."""
+        """Return a callback that receives the weights of the network."""
         return function and (lambda record, layers: function(record, _weights(objective, layers)))
 
     result = descend(
@@ -130,7 +131,7 @@ def fit_within(
     reached = certified_bound(network, found, scale)
     final = _last_layer_grown(problem, found, goal / reached) if reached else found
     outcome, reason = result.outcome, result.reason
-    if outcome == Outcome.MAX_ITER and rounds == MAX_ROUNDS:
+    if outcome == Outcome.MAX_ITER and rounds >= MAX_ROUNDS:
         outcome, reason = Outcome.CONVERGED, "finished: step schedule completed"
     loss = float(problem.loss(final))
     return replace(result, weights=final, loss=loss, outcome=outcome, reason=reason)
@@ -149,9 +150,10 @@ def shrink_to(
 def multipliers(
     network: Network, weights: Sequence[np.ndarray], scale: np.ndarray
 ) -> tuple[list[np.ndarray], float]:
-    """Return multipliers that prove the least bound for slopes in [0, 1] or [−1, 1], and the bound.
+    """Return multipliers for slopes in [0, 1] or [−1, 1], and the bound that they prove.
 
-    Sandwich layers need one of these intervals, whatever slopes the activation has.
+    It is the smallest such bound. Sandwich layers need one of these two intervals, whatever the
+    slopes of the activation.
     """
     matrices = [np.asarray(w, np.float64).T for w in network.linear(weights)]
     matrices[0] = matrices[0] * scale
@@ -185,7 +187,7 @@ def _last_layer_scaled(weights: Sequence[np.ndarray], factor: float) -> tuple[np
 def _last_layer_grown(
     problem: Problem, weights: Sequence[np.ndarray], largest: float
 ) -> tuple[np.ndarray, ...]:
-    """Use what the certificate leaves of the budget, as far as it lowers the loss."""
+    """Scale the last layer up to the budget, as far as that lowers the loss."""
     factors = np.linspace(min(1.0, largest), largest, 5)
     candidates = [_last_layer_scaled(weights, factor) for factor in factors]
     return min(candidates, key=lambda w: float(problem.loss(w)))

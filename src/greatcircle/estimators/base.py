@@ -173,15 +173,21 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return self._train(data, seed, settings, start=start, checkpoint=checkpoint, bar=bar)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        settings = replace(self._settings(), stop=MaxIter(1), starts_with_chunk=False)
-        settings = replace(settings, validation_fraction=None, batch_size=None)
+        settings = replace(
+            self._settings(),
+            stop=MaxIter(1),
+            budget_iterations=0,
+            batch_size=None,
+            starts_with_chunk=False,
+            validation_fraction=None,
+        )
         self._criterion(1)
         continues = self.__sklearn_is_fitted__()
         rows = self._rows(X, y, sample_weight, reset=not continues, classes=classes)
         seed = check_random_state(self.random_state).randint(2**31)
         start = self._continuation(settings, self.history_.rows()) if continues else None
         data = FitData(rows, names=self._names())
-        return self._train(data, seed, settings, start=start, use_budget=False)
+        return self._train(data, seed, settings, start=start)
 
     def _train(
         self,
@@ -192,20 +198,22 @@ class LipschitzEstimator(ABC, BaseEstimator):
         start: Continuation | None = None,
         checkpoint: Checkpoint | None = None,
         bar: ProgressBar | None = None,
-        use_budget: bool = True,
     ) -> Self:
         outputs = data.rows.targets.shape[1]
         low_loss = self._low_loss(outputs)
+        settings = replace(
+            settings,
+            initialisation=self._initialisation(settings, outputs),
+            stop=settings.stop if low_loss is None else settings.stop | low_loss,
+        )
         fitted = fit(
-            replace(settings, initialisation=self._initialisation(settings, outputs)),
+            settings,
             data,
             self._criterion(outputs),
             seed,
-            stop=settings.stop if low_loss is None else settings.stop | low_loss,
             start=start,
             checkpoint=checkpoint,
             bar=bar,
-            use_budget=use_budget,
         )
         self.model_, self._direction_state = fitted.model, fitted.direction_state
         if self.outcome_ in (Outcome.NO_DESCENT, Outcome.NON_FINITE, Outcome.INTERRUPTED):

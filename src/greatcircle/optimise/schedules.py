@@ -266,6 +266,10 @@ class GrowingBatches:
         self._before = self.source.position
         self._chooser = None if self.uses_all_rows else self._draw()
 
+    def ended_on_batch(self, position: Any) -> bool:
+        """Return whether a run that ended at this position had not reached all rows."""
+        return self.whole is not None and int(_Position(*position).size) > 0
+
     def start(self) -> Batch:
         """Return the next batch as chooser, or the last one if there are no more rows."""
         if self.uses_all_rows:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from greatcircle._runtime.dtypes import checked_dtype
+from greatcircle.bounded.budget import MAX_ROUNDS
 from greatcircle.network.activations import Activation, get
 from greatcircle.optimise import stopping
 from greatcircle.optimise.directions import Direction
@@ -50,7 +51,8 @@ class FitSettings:
     activation: Activation
     budget: float | None
     """Largest certified bound, in units of y per unit of X."""
-    max_iter: int
+    budget_iterations: int
+    """Largest number of iterations within the budget; zero only scales the weights down to it."""
     batch_size: int | None
     """Rows of the first batches, or None for all."""
     starts_with_chunk: bool
@@ -91,7 +93,7 @@ def fit_settings(parameters: Any, default_sizes: tuple[int, ...]) -> FitSettings
         hidden_layer_sizes=_checked_sizes(sizes) if given_sizes else default_sizes,
         activation=get(parameters.activation),
         budget=None if budget is None else _checked_budget(budget, scaling),
-        max_iter=parameters.max_iter,
+        budget_iterations=min(MAX_ROUNDS, parameters.max_iter),
         batch_size=None if automatic else _checked_batch_size(parameters.batch_size),
         starts_with_chunk=automatic and not method.all_rows,
         dtype=_checked_dtype(parameters.dtype),
