@@ -246,7 +246,7 @@ def test_an_interrupt_keeps_the_model_so_far(csv, tmp_path, monkeypatch, capsys)
     printed, said = capsys.readouterr()
     assert json.loads(printed)["training"]["outcome"] == "interrupted"
     assert json.loads(printed)["training"]["iterations"] == 1
-    assert "training ended after 1 iterations" in said
+    assert "training ended after 1 iteration:" in said
     assert (tmp_path / "o" / "model.safetensors").exists()
 
 
@@ -409,7 +409,7 @@ def test_a_model_without_names_takes_named_columns_in_order(flight, tmp_path, ca
     np.testing.assert_allclose(predictions, model.predict(inputs.to_numpy()))
     saved_by_pandas(flight.select("z"), tmp_path / "new.csv")
     assert cli.main(command) == 2
-    assert "has 1 columns with a name" in capsys.readouterr().err
+    assert "has 1 named column" in capsys.readouterr().err
 
 
 NAMES = ["y [/s]", "[bold]y", "[/]", ":smile:", "$y^$", "{0} %s \\", 'a,"b"', "<b>&amp;", "größe"]

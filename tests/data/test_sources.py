@@ -299,7 +299,7 @@ def test_rows_are_checked_when_they_are_drawn(tmp_path, kind):
         drawn(np.nan_to_num(X), y)
     assert len(drawn(np.nan_to_num(X), np.ones(50))) == 50
     if kind != "parquet":
-        with pytest.raises(ValueError, match="sample_weight must be finite, not negative"):
+        with pytest.raises(ValueError, match="sample_weight must be finite, non-negative"):
             drawn(np.nan_to_num(X), np.ones(50), -np.ones(50))
 
 

@@ -105,7 +105,7 @@ def test_partial_fit_needs_to_know_the_classes():
     assert m.n_iter_ == 7
     assert m.score(X, Y) > 0.8
     other = model().partial_fit(X[first], Y[first])
-    with pytest.raises(ValueError, match=r"classes that were not there at the first fit: \[2\]"):
+    with pytest.raises(ValueError, match=r"classes that the first fit did not have: \[2\]"):
         other.partial_fit(X, Y)
 
 
