@@ -172,7 +172,7 @@ def wrong(flight, tmp_path):
         ("empty.csv --targets fx", "has no rows"),
         ("header.csv --targets a", "has no rows"),
         ("row.csv --targets fx", "1 row cannot be split"),
-        ("words.csv --targets fx", "expected at least one input"),
+        ("words.csv --targets fx", "no numeric column to use as input"),
         ("table.xlsx --targets fx", "expected a file that ends in .csv, .csv.gz, .parquet"),
         ("broken.parquet --targets fx", "cannot be read as Parquet"),
         ("good.csv --targets one --classify", "has one class in the training rows, 7"),

@@ -101,7 +101,7 @@ def test_a_long_file_is_read_to_its_end(tmp_path: Path) -> None:
         (CSV, {"targets": ["label", "y"], "classify": True}, "expected one column of labels"),
         ("a,y\n1e101,2\n", {"targets": "y"}, "magnitude in column 'a' of .* is 1e\\+101"),
         ("a,y\n1,1e-101\n", {"targets": "y"}, "magnitude in column 'y' of .* is 1e-101"),
-        ("y\n1\n", {"targets": "y"}, "none of which holds numbers.*at least one input"),
+        ("y\n1\n", {"targets": "y"}, "has no numeric column to use as input.*at least one"),
         ("a,y\n1,2\n,3\n4,5\n,6\n", {"targets": "y"}, r"'a'.*rows 2 \(empty\), 4 \(empty\)"),
         ("a,y\n1,2\nNaN,3\ninf,4\n", {"targets": "y"}, r"'a'.*rows 2 \('NaN'\), 3 \('inf'\)"),
         ("a,y\n1,2\n3,?\n", {"targets": "y"}, r"'y'.*rows 2 \('\?'\).*without the header"),

@@ -114,8 +114,8 @@ def read_inputs(
         if len(found) != count:
             raise ValueError(
                 f"{path} has {len(found)} named column{'s' * (len(found) != 1)}; the model was "
-                f"trained on an array without names: expected its {count} columns in the same order, and "
-                "no others"
+                f"trained on an array without names: expected its {count} columns in the same "
+                "order, and no others"
             )
     columns = numbers(frame, found, path)
     return np.stack([columns[name] for name in found], axis=1)

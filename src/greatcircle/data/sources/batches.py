@@ -66,8 +66,8 @@ class Batches:
         if (self._drawn, self._checksum) != (target["rows"], target["checksum"]):
             raise ValueError(
                 f"X does not repeat the {target['rows']} rows that were drawn before the "
-                "checkpoint; expected the same rows in the same order, from the beginning: use resume=False "
-                "to start again"
+                "checkpoint; expected the same rows in the same order, from the beginning: "
+                "use resume=False to start again"
             )
 
     def _next(self, rows: int) -> Rows | None:
