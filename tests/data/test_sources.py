@@ -246,7 +246,7 @@ def test_a_short_stream_is_read_and_trained_on_as_a_whole(parquet):
     [
         ("rows.csv", ["fx"], None, "expected a .parquet file"),
         (iter([]), None, None, "X has no rows"),
-        (iter([1]), None, None, r"a batch is a int; expected a tuple \(X, y\)"),
+        (iter([1]), None, None, r"a batch is of type int; expected a tuple \(X, y\)"),
         (iter([(np.ones(3), np.ones(3))]), None, None, "a batch has shapes"),
         (iter([(np.ones((3, 1)), np.ones(4))]), None, None, "same number of rows"),
         (iter([]), np.ones(3), None, "expected y=None"),
@@ -299,7 +299,7 @@ def test_rows_are_checked_when_they_are_drawn(tmp_path, kind):
         drawn(np.nan_to_num(X), y)
     assert len(drawn(np.nan_to_num(X), np.ones(50))) == 50
     if kind != "parquet":
-        with pytest.raises(ValueError, match="sample_weight must be finite, not negative"):
+        with pytest.raises(ValueError, match="sample_weight must be finite, non-negative"):
             drawn(np.nan_to_num(X), np.ones(50), -np.ones(50))
 
 

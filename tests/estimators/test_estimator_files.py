@@ -403,7 +403,7 @@ def test_only_fitted_estimators_of_this_library_are_saved(fitted, path):
         LipschitzRegressor().save(path)
     with pytest.raises(TypeError, match=r"model is a Pipeline.*save its last step"):
         files.save(make_pipeline(fitted), path)
-    with pytest.raises(TypeError, match=r"model is a Pipeline.*give its last step"):
+    with pytest.raises(TypeError, match=r"model is a Pipeline.*pass its last step"):
         storage.save(make_pipeline(fitted), path)
     with pytest.raises(TypeError, match="model is a Mine"):
         files.save(type("Mine", (LipschitzRegressor,), {})(), path)
@@ -421,7 +421,7 @@ def refused(path, words, **texts):
 
 def test_wrong_texts_are_refused(path):
     refused(path, "estimator is 'os.system'", estimator="os.system")
-    refused(path, "does not fit its classes", estimator="LipschitzClassifier")
+    refused(path, "but it has no classes", estimator="LipschitzClassifier")
     unknown = json.loads(FILE[1]["parameters"]) | {"teleport": 1}
     refused(path, "know: teleport", parameters=json.dumps(unknown))
     for wrong in ("", "[]", "null", "NaN", "[" * 100_000, "eval", '{"a": NaN}', '{"a": 1}'):

@@ -381,7 +381,7 @@ def test_a_run_resumes_from_its_checkpoint(tmp_path):
     assert [r.iteration for r in rest.records] == list(range(1, 10))
     for a, b in zip(whole.weights, rest.weights, strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match="another fit: step differ"):
+    with pytest.raises(ValueError, match="another fit, which differs in step"):
         run(tmp_path / "halves", 9, resume=True, step=steps.Majorant())
 
 

@@ -546,5 +546,5 @@ def test_a_checkpoint_of_a_problem_resumes_bit_for_bit(tmp_path, interval):
     assert_same_records(whole.records, rest.records)
     for a, b in zip(whole.weights, rest.weights, strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match="is of another fit: direction differ"):
+    with pytest.raises(ValueError, match="belongs to another fit, which differs in direction"):
         run(8, direction=directions.Steepest(), checkpoint=Checkpoint(tmp_path, resume=True))

@@ -262,7 +262,7 @@ def test_a_rule_of_the_user_is_joined_and_stops_a_run():
 @unless_types_are_checked
 @pytest.mark.parametrize("iterations", [-1, 2.5, "10", None])
 def test_invalid_iterations_are_rejected(iterations):
-    with pytest.raises(ValueError, match=r"max_iter is .*; expected a whole number, not negative"):
+    with pytest.raises(ValueError, match=r"max_iter is .*; expected a non-negative whole number"):
         MaxIter(iterations)
 
 

@@ -114,7 +114,7 @@ def decode(value: Any) -> Any:
     try:
         return _decode(value)
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{reprlib.repr(value)} encodes no value ({error})") from error
+        raise ValueError(f"{reprlib.repr(value)} is not an encoded value ({error})") from error
 
 
 def _encode_numpy(value: Any) -> Any:

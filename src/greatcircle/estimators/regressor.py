@@ -133,7 +133,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         if not reset and targets.shape[1] != self._outputs_seen:
             raise ValueError(
                 f"y has {targets.shape[1]} columns, but {type(self).__name__} was fitted with "
-                f"{self._outputs_seen}: give the same targets, or a new estimator"
+                f"{self._outputs_seen}: pass the same targets, or fit a new estimator"
             )
         return targets
 

@@ -50,7 +50,7 @@ class Saved(NamedTuple):
         ):
             raise ValueError(
                 "the checkpoint's state does not fit this network and direction: another version "
-                "of greatcircle may have written it; use resume=False to begin again"
+                "of greatcircle may have written it; use resume=False to start again"
             )
         return jax.tree.unflatten(structure, self.leaves)
 
@@ -186,7 +186,7 @@ def _read(path: Path) -> Saved:
             raise ValueError("it is a model, not a checkpoint; greatcircle.load reads it")
         of = json.loads(texts["of"])
     except (ValueError, KeyError) as error:
-        raise ValueError(f"{path} cannot be resumed from: {error}") from error
+        raise ValueError(f"cannot resume from {path}: {error}") from error
     return Saved(
         int(texts["seed"]),
         of,
@@ -199,8 +199,8 @@ def _read(path: Path) -> Saved:
 def _check_same(path: Path, saved: Mapping[str, str], given: Mapping[str, str]) -> None:
     if differs := sorted(n for n in {*saved, *given} if saved.get(n) != given.get(n)):
         raise ValueError(
-            f"{path} is of another fit: {', '.join(differs)} differ; use resume=False to begin "
-            "again, or another folder"
+            f"{path} belongs to another fit, which differs in {', '.join(differs)}; use "
+            "resume=False to start again, or another folder"
         )
 
 

@@ -336,6 +336,10 @@ def _check_method(objective: Objective, direction: Any, step: Any, stop: Any) ->
 
 def _checked_weights(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:
     """Return the weights as arrays of the working precision, their radii, and the precision."""
+    if isinstance(weights, Problem):
+        raise TypeError(
+            "weights is a Problem; expected the problem first: descend(problem, weights)"
+        )
     if isinstance(problem, Problem):
         weights, dtype = problem.network.check_weights(weights), problem.dtype
     else:

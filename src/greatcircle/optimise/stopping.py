@@ -107,7 +107,7 @@ class MaxIter(Rule):
     def __check_init__(self) -> None:
         if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
             raise ValueError(
-                f"max_iter is {self.iterations!r}; expected a whole number, not negative"
+                f"max_iter is {self.iterations!r}; expected a non-negative whole number"
             )
 
     def init(self) -> Array:
