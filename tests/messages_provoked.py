@@ -1,7 +1,7 @@
-"""The cases of `test_messages.py`: a line each, as a user would write it; a `$` begins a command.
+"""Calls and commands that provoke error messages: one on each line, a `$` begins a command.
 
 `short` stands for hidden_layer_sizes=(3,), max_iter=1, random_state=0; `test_messages.scene` makes
-the other names. `changed` is a copy with other attributes.
+the other names. `changed` returns a copy with other attributes.
 """
 
 AREAS = {
@@ -100,7 +100,7 @@ LipschitzClassifier().partial_fit(X, labels, classes=[0.5, 1.5])
 LipschitzClassifier().fit(X, [1, "1", None] * 4)
 LipschitzClassifier().fit(X, [-1, 2**63] * 6)
 """,
-    "Data that memory cannot hold": """
+    "Data larger than memory": """
 LipschitzRegressor().fit(mapped[:, 0], y)
 LipschitzRegressor().fit(mapped, y[:5])
 LipschitzRegressor().fit(mapped, y, np.ones(3))
@@ -123,14 +123,15 @@ LipschitzRegressor().fit([(X, y[:5])])
 LipschitzRegressor().fit([(X, y)], None, np.ones(12))
 LipschitzRegressor().fit([(1.0, 2.0), (3.0, 4.0)])
 """,
-    "A fit that goes on": """
+    "Resumed and continued fits": """
 LipschitzRegressor(resume=True).fit(X, y)
 LipschitzRegressor(checkpoint="there", warm_start=True).fit(X, y)
 LipschitzRegressor(callbacks=[callbacks.CSV("nowhere/training.csv")]).fit(X, y)
-LipschitzRegressor(checkpoint="there", checkpoint_seconds=-1).fit(X, y)
-LipschitzRegressor(checkpoint="there", checkpoint_seconds="60").fit(X, y)
+LipschitzRegressor(checkpoint="there", checkpoint_interval=-1).fit(X, y)
+LipschitzRegressor(checkpoint="there", checkpoint_interval="60").fit(X, y)
 LipschitzRegressor(checkpoint="notes.txt").fit(X, y)
 LipschitzRegressor(checkpoint=True).fit(X, y)
+Checkpoint("notes.txt")
 LipschitzRegressor(**short, checkpoint="begun", resume=True).fit(X + 1, y)
 LipschitzRegressor(checkpoint="begun", resume=True).fit(X, y)
 LipschitzRegressor(**short, checkpoint="damaged", resume=True).fit(X, y)
@@ -139,10 +140,11 @@ LipschitzRegressor(**short, checkpoint="of other layers", resume=True).fit(X, y)
 Batches(iter([(X[:5], y[:5])])).seek(place)
 changed(model, warm_start=True, hidden_layer_sizes=(4,)).fit(X, y)
 """,
-    "After the fit": """
+    "Fitted models": """
 LipschitzRegressor().predict(X)
 LipschitzRegressor().jacobian(X)
 LipschitzRegressor().certificate_
+LipschitzRegressor().n_iter_
 LipschitzRegressor().save("model.safetensors")
 LipschitzClassifier().predict_proba(X)
 model.predict(X.T)
@@ -151,10 +153,13 @@ model.predict(hole)
 model.predict("flight.csv")
 model.score(X, y[:5])
 model.predict_proba(X)
+model.model_.predict_proba(X)
+model.model_.predict(X.T)
+changed(model, model_=replace(model.model_, training=None)).history_
 model.partial_fit(X, X)
 classifier.partial_fit(X, 6 * ["low", "lower"])
 """,
-    "Files of models": """
+    "Model files": """
 load("missing.safetensors")
 load("folder")
 load("flight.csv")
@@ -186,7 +191,7 @@ changed(model, verbose=object()).save("model.safetensors")
 storage.save(replace(model.model_, activation=tanh.activation), "model.safetensors")
 storage.save(replace(classifier.model_, classes=np.array([1j, 2j])), "model.safetensors")
 """,
-    "Files of models that were tampered with": """
+    "Model files that were tampered with": """
 load("tampered/estimator.safetensors")
 load("tampered/no-estimator.safetensors")
 load("tampered/parameters.safetensors")
@@ -253,10 +258,10 @@ Problem(network, X, y[:, None], loss="mse")
 Problem(network, X, y[:, None], loss="logistic")
 Problem(network, X, y[:, None], dtype=int)
 Problem(network, X, y[:, None], sample_weight=[1, 2])
-spread(network)
-spread(spread(problem))
-spread(problem.window(0, 1))
-spread(problem, weight=0)
+shard(network)
+shard(shard(problem))
+shard(problem.window(0, 1))
+shard(problem, weight=0)
 descend(problem)
 descend(weights, problem)
 descend(network, weights)
@@ -266,6 +271,7 @@ descend(problem, [np.zeros((3, 3)), np.ones((3, 1))])
 descend(Mine(), [])
 descend(Mine(), [np.full((2, 2), np.nan)])
 descend(Mine(), ["weights"])
+descend(Mine(), [np.ones(3)])
 descend(Mine(jnp.square), weights)
 descend(Mine(np.array), weights)
 descend(problem, weights, direction="steepest")
@@ -277,6 +283,7 @@ descend(Mine(), weights, direction=directions.GaussNewton())
 descend(Mine(), weights, direction=directions.Kronecker())
 descend(Mine(), weights, direction=directions.MajorantSteepest())
 descend(Mine(), weights, step=steps.Majorant())
+descend(Gradient(), weights)
 descend(problem, weights, step=steps.SmoothMajorant())
 directions.ConjugateGradient(beta="fletcher-reeves")
 directions.GaussNewton(residual=2)
@@ -305,10 +312,12 @@ declare(lambda x: jnp.cos(x), (-1, 1))
 declare(lambda x: x * jnp.tanh(x), (-1, 1))
 declare(jnp.sin, (0, 1))
 declare(lambda x: jnp.sum(x), (0, 1))
+declare(lambda z, xp: xp.tanh(z), (0, 1), derivative=lambda z, a, xp: xp.exp(-((z - 1) ** 2)))
+declare(lambda z, xp: xp.tanh(z), (0, 1), derivative=lambda z, a, xp: xp.lax.tanh(z))
 Scaling.fit("minmax", X, X)
-initialisation.initialise(network, X, y[:, None], 0, headroom=-1)
+initialisation.initialise(network, X, y[:, None], 0, target_gain=-1)
 initialisation.initialise(network, X, y[:, None], 0, target_scale="unit")
-batches.descend_in_batches(Batches([(X, y)]), None, weights, batch_size=13, largest=13)
+descend(problem, weights, rows=GrowingBatches(Batches([(X, y)]), None, 13, 13))
 certificate.spectral(weights[0])
 certificate.spectral([])
 certificate.spectral([np.full((2, 2), np.nan)])
@@ -324,7 +333,7 @@ certificate.tight(weights, inputs=[3])
 certificate.tight(model, inputs=["z"])
 certificate.tight(model, activation="tanh")
 certificate.tight(model, min_input_norm=2)
-certificate.tight(changed(model, scaling_=paper), min_input_norm=-1)
+certificate.tight(replace(model.model_, scaling=paper), min_input_norm=-1)
 certificate.tight([np.diag([1e200, 1e-200]), 1e-200 * np.eye(2)])
 certificate.tight([np.ones((2, 2)), np.triu(np.ones((2, 2)))])
 certificate.tight(weights, orientation="columns")
@@ -339,7 +348,7 @@ certificate.local(weights, [0, 0, np.nan], [1, 1, 1])
 certificate.local(weights, -1, 1)
 certificate.local(weights, "low", "high")
 certificate.local(model, {"z": 0}, {"z": 1})
-certificate.local(changed(model, scaling_=paper), [0, 0, 0], [1, 1, 1])
+certificate.local(replace(model.model_, scaling=paper), [0, 0, 0], [1, 1, 1])
 greatcircle.LipschitzRegresor
 """,
     "Export": """

@@ -25,7 +25,7 @@ import polars as pl
 import pytest
 
 import greatcircle
-from greatcircle import cli, storage
+from greatcircle import activations, cli, losses, storage
 from greatcircle._runtime.container import pack, unpack
 from greatcircle.data.sources import Batches
 from greatcircle.optimise.checkpoint import NAME
@@ -154,7 +154,7 @@ def scene(folder: Path) -> dict[str, Any]:
         "import greatcircle.export\n"
         "from dataclasses import replace\n"
         "from greatcircle import callbacks, storage\n"
-        "from greatcircle.optimise import batches\n"
+        "from greatcircle.optimise.schedules import GrowingBatches\n"
         "from greatcircle.training import initialisation\n"
         "from greatcircle.network.activations import declare\n"
         "from greatcircle.data import files\n"
@@ -181,11 +181,11 @@ def scene(folder: Path) -> dict[str, Any]:
     names |= {"weights": network.initial_weights(0), "Mine": Mine, "Cube": Cube}
     names["paper"] = greatcircle.Scaling.fit("paper", X, y[:, None])
     names["tiny"] = replace(model.scaling_, divisor=1e-25, factor=1e-25)
-    names |= {"interrupt": interrupt, "Own": Own, "changed": changed}
+    names |= {"interrupt": interrupt, "Own": Own, "changed": changed, "Gradient": Gradient}
     names |= {"certified_as": certified_as, "activated": activated}
-    tanh = greatcircle.network.activations.declare(jnp.tanh, (0, 1))
+    tanh = activations.declare(jnp.tanh, (0, 1))
     names["small"] = replace(model.scaling_, divisor=1e-60)
-    names["steep"] = greatcircle.network.activations.declare(
+    names["steep"] = activations.declare(
         lambda z, xp: 0.3 * (xp.tanh(z) + z * (7 / 3)),
         (0, 1),
         name="steep",
@@ -222,8 +222,23 @@ class Mine:
         return sum((w**2).sum() for w in weights)
 
 
-class Cube(greatcircle.objective.losses.Squared):
+class Cube(losses.Squared):
     """A user's loss."""
+
+
+class Gradient:
+    """An objective without second derivatives."""
+
+    unit = 1.0
+
+    def value(self, weights: Any) -> Any:
+        return sum((w**2).sum() for w in weights)
+
+    def forward(self, weights: Any) -> tuple[Any, Any]:
+        return self.value(weights), None
+
+    def backward(self, weights: Any, cache: Any) -> tuple[Any, Any]:
+        return [2 * w for w in weights], None
 
 
 class Own(greatcircle.LipschitzRegressor):

@@ -67,11 +67,11 @@ def test_mistakes_get_a_message_and_an_exit_code(tmp_path, capsys):
 
 
 def test_an_interrupt_is_a_message_without_a_traceback(monkeypatch, capsys, tmp_path):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     # In the middle of a run, as Ctrl-C would.
-    monkeypatch.setattr(loop, "record_of", interrupt)
+    monkeypatch.setattr(loop, "Record", interrupt)
     assert cli.main(["demo", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.strip().endswith("interrupted")
     assert list(tmp_path.iterdir()) == []

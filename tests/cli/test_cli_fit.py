@@ -19,7 +19,7 @@ from greatcircle.data import scaling
 from greatcircle.data import split as splits
 from greatcircle.datasets import ground_effect
 from greatcircle.estimators import regressor
-from greatcircle.optimise import loop
+from greatcircle.optimise import iterations, loop
 from greatcircle.training import methods
 
 ROWS = 150
@@ -91,10 +91,10 @@ def test_nothing_is_written_before_the_first_iteration(csv, tmp_path, capsys, mo
     assert cli.main(command) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
 
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "record_of", interrupt)
+    monkeypatch.setattr(loop, "Record", interrupt)
     assert cli.main(command) == 130
     assert "interrupted before the first iteration; nothing is written" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
@@ -172,7 +172,7 @@ def wrong(flight, tmp_path):
         ("empty.csv --targets fx", "has no rows"),
         ("header.csv --targets a", "has no rows"),
         ("row.csv --targets fx", "1 row cannot be split"),
-        ("words.csv --targets fx", "expected at least one input"),
+        ("words.csv --targets fx", "no numeric column to use as input"),
         ("table.xlsx --targets fx", "expected a file that ends in .csv, .csv.gz, .parquet"),
         ("broken.parquet --targets fx", "cannot be read as Parquet"),
         ("good.csv --targets one --classify", "has one class in the training rows, 7"),
@@ -232,21 +232,22 @@ def test_help_shows_examples(command, capsys):
 
 
 def test_an_interrupt_keeps_the_model_so_far(csv, tmp_path, monkeypatch, capsys):
-    record, calls = loop.record_of, []
+    record, calls = loop.Record, []
 
-    def second_time_interrupted(*arguments):
-        calls.append(arguments)
+    def second_time_interrupted(**fields):
+        calls.append(fields)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return record(*arguments)
+        return record(**fields)
 
-    monkeypatch.setattr(loop, "record_of", second_time_interrupted)
+    monkeypatch.setattr(loop, "Record", second_time_interrupted)
+    monkeypatch.setattr(iterations, "MAX_LENGTH", 1)  # Ctrl-C loses a whole program
     command = ["fit", str(csv), "--targets", "fz", "--inputs", "z", *SHORT, "--json", "--quiet"]
     assert cli.main([*command, "--out", str(tmp_path / "o")]) == 130
     printed, said = capsys.readouterr()
     assert json.loads(printed)["training"]["outcome"] == "interrupted"
     assert json.loads(printed)["training"]["iterations"] == 1
-    assert "training ended after 1 iterations" in said
+    assert "training ended after 1 iteration:" in said
     assert (tmp_path / "o" / "model.safetensors").exists()
 
 
@@ -409,7 +410,7 @@ def test_a_model_without_names_takes_named_columns_in_order(flight, tmp_path, ca
     np.testing.assert_allclose(predictions, model.predict(inputs.to_numpy()))
     saved_by_pandas(flight.select("z"), tmp_path / "new.csv")
     assert cli.main(command) == 2
-    assert "has 1 columns with a name" in capsys.readouterr().err
+    assert "has 1 named column" in capsys.readouterr().err
 
 
 NAMES = ["y [/s]", "[bold]y", "[/]", ":smile:", "$y^$", "{0} %s \\", 'a,"b"', "<b>&amp;", "größe"]

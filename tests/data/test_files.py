@@ -85,7 +85,7 @@ def test_a_long_file_is_read_to_its_end(tmp_path: Path) -> None:
         (CSV, {"targets": "z"}, r"'z' not found \(columns: 't', 'a', 'b', 'label', 'y'\)"),
         (CSV, {"targets": "y", "inputs": ["a", "A"]}, r"'A' not found; did you mean 'a'\?"),
         (CSV, {"targets": "lable"}, r"column 'lable' not found; did you mean 'label'\?"),
-        (CSV, {"targets": "a,y"}, "'a,y' not found; give names one by one"),
+        (CSV, {"targets": "a,y"}, "'a,y' not found; separate names by spaces"),
         (CSV, {"targets": "y", "time": "time"}, "column 'time' not found"),
         (CSV, {"targets": "y", "inputs": ["a", " a "]}, "column ' a ' not found"),
         (CSV, {"targets": "label"}, r"target 'label' holds no numbers.*use classify=True"),
@@ -101,7 +101,7 @@ def test_a_long_file_is_read_to_its_end(tmp_path: Path) -> None:
         (CSV, {"targets": ["label", "y"], "classify": True}, "expected one column of labels"),
         ("a,y\n1e101,2\n", {"targets": "y"}, "magnitude in column 'a' of .* is 1e\\+101"),
         ("a,y\n1,1e-101\n", {"targets": "y"}, "magnitude in column 'y' of .* is 1e-101"),
-        ("y\n1\n", {"targets": "y"}, "none of which holds numbers.*at least one input"),
+        ("y\n1\n", {"targets": "y"}, "has no numeric column to use as input.*at least one"),
         ("a,y\n1,2\n,3\n4,5\n,6\n", {"targets": "y"}, r"'a'.*rows 2 \(empty\), 4 \(empty\)"),
         ("a,y\n1,2\nNaN,3\ninf,4\n", {"targets": "y"}, r"'a'.*rows 2 \('NaN'\), 3 \('inf'\)"),
         ("a,y\n1,2\n3,?\n", {"targets": "y"}, r"'y'.*rows 2 \('\?'\).*without the header"),
@@ -127,8 +127,8 @@ def test_errors_name_columns_and_rows(
         ("a\tb\ty\n1\t2\t3\n", r"in place of '\\t'"),
         ("a;b;y\n1,5;2,5;3,5\n", "a row with more fields than its first line has names"),
         ("a,b,y\n1,2,3\n1,2,3,4\n", "a row with more fields than its first line has names"),
-        ("a,a,y\n1,2,3\n", "more than one column of the name 'a'"),
-        ("a, a ,y\n1,2,3\n", "more than one column of the name 'a'"),
+        ("a,a,y\n1,2,3\n", "more than one column named 'a'"),
+        ("a, a ,y\n1,2,3\n", "more than one column named 'a'"),
         ("a,b,y\r1,2,3\r", "end in a carriage return alone"),
         ("1,2,2\n3,4,5\n", "has numbers in its first line, '1', '2', '2'"),
     ],
@@ -215,7 +215,7 @@ def test_names_in_parquet_are_treated_like_those_in_csv(tmp_path: Path) -> None:
     assert read_frame(path).columns == ["Unnamed: 0", "__index_level_0__", "a", "y"]
     assert read(path, targets=" y").inputs == ("a",)
     pl.DataFrame({"a": [1], "a ": [2], "y": [3]}).write_parquet(path)
-    with pytest.raises(ValueError, match="more than one column of the name 'a'"):
+    with pytest.raises(ValueError, match="more than one column named 'a'"):
         read(path, targets="y")
 
 
@@ -355,7 +355,7 @@ def test_inputs_are_read_by_name(tmp_path: Path) -> None:
 def test_inputs_without_names_are_read_by_position(tmp_path: Path) -> None:
     path = write(tmp_path / "table.csv", ",a,b\n0,1,2\n1,3,4\n")
     np.testing.assert_array_equal(read_inputs(path, None, 2), [[1, 2], [3, 4]])
-    with pytest.raises(ValueError, match=r"has 2 columns with a name.*expected its 3 columns"):
+    with pytest.raises(ValueError, match=r"has 2 named columns.*expected its 3 columns"):
         read_inputs(path, None, 3)
 
 

@@ -7,7 +7,7 @@ import pytest
 from greatcircle import LipschitzRegressor
 from greatcircle.data.sources import Arrays, Batches, Parquet, source_of
 from greatcircle.datasets import Table, ground_effect
-from greatcircle.training import training
+from greatcircle.training import data as fit_data
 
 FLIGHT = ground_effect.generate(9000)
 SMOOTH = np.tanh((FLIGHT.X - FLIGHT.X.mean(axis=0)) / FLIGHT.X.std(axis=0))[:, :3]
@@ -47,9 +47,9 @@ def parquet(tmp_path):
 @pytest.fixture
 def small_stream(monkeypatch):
     """Streams as long ones are treated, with few rows."""
-    monkeypatch.setattr(training, "SAMPLE", 1000)
-    monkeypatch.setattr(training, "FIRST_BATCH", 100)
-    monkeypatch.setattr(training, "LARGEST_BATCH", 800)
+    monkeypatch.setattr(fit_data, "SAMPLE", 1000)
+    monkeypatch.setattr(fit_data, "FIRST_BATCH", 100)
+    monkeypatch.setattr(fit_data, "LARGEST_BATCH", 800)
 
 
 def halves():
@@ -246,7 +246,7 @@ def test_a_short_stream_is_read_and_trained_on_as_a_whole(parquet):
     [
         ("rows.csv", ["fx"], None, "expected a .parquet file"),
         (iter([]), None, None, "X has no rows"),
-        (iter([1]), None, None, r"a batch is a int; expected a tuple \(X, y\)"),
+        (iter([1]), None, None, r"a batch is of type int; expected a tuple \(X, y\)"),
         (iter([(np.ones(3), np.ones(3))]), None, None, "a batch has shapes"),
         (iter([(np.ones((3, 1)), np.ones(4))]), None, None, "same number of rows"),
         (iter([]), np.ones(3), None, "expected y=None"),
@@ -299,7 +299,7 @@ def test_rows_are_checked_when_they_are_drawn(tmp_path, kind):
         drawn(np.nan_to_num(X), y)
     assert len(drawn(np.nan_to_num(X), np.ones(50))) == 50
     if kind != "parquet":
-        with pytest.raises(ValueError, match="sample_weight must be finite, not negative"):
+        with pytest.raises(ValueError, match="sample_weight must be finite, non-negative"):
             drawn(np.nan_to_num(X), np.ones(50), -np.ones(50))
 
 

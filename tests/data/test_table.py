@@ -80,7 +80,7 @@ def test_labels_keep_their_type(name: str) -> None:
 
 
 def test_text_is_neither_inputs_nor_numeric_targets() -> None:
-    with pytest.raises(ValueError, match=r"columns up hold text.*class labels are table\.labels"):
+    with pytest.raises(ValueError, match=r"columns 'up' hold text.*use table\.labels"):
         _ = Table(COLUMNS, ("a",), ("up",)).y
     with pytest.raises(ValueError, match="targets up, y; expected one column of class labels"):
         _ = Table(COLUMNS, ("a",), ("up", "y")).labels

@@ -148,7 +148,8 @@ def test_the_model_of_an_estimator_is_loaded_alone(fitted, path):
     [
         {"method": ("steepest", "taylor3")},
         {"method": (directions.GaussNewton(residual=0.2, max_products=3), steps.Taylor(4))},
-        {"method": ("auto", steps.Majorant("golden")), "hidden_layer_sizes": [3]},
+        {"method": ("auto", steps.Majorant(steps.GoldenSection())), "hidden_layer_sizes": [3]},
+        {"method": (directions.RootMeanSquare(), steps.CosineSchedule(0.01, 50))},
         {"loss": "huber"},
         {"loss": losses.Huber(np.float64(0.5))},
         {"radius": np.array([2.0, 3.0]), "hidden_layer_sizes": 3},
@@ -177,6 +178,86 @@ def test_every_activation_is_kept(activation, fitted, path):
 def test_every_named_object_is_decoded_as_it_was_encoded(named):
     for value in named.values():
         assert decode(json.loads(json.dumps(encode(value)))) == value
+
+
+def test_objects_without_a_name_are_decoded_as_they_were_encoded():
+    for value in (
+        directions.PolakRibiere(),
+        directions.GaussNewton(fraction=0.5),
+        directions.RootMeanSquare(),
+        steps.DataMajorant(steps.GoldenSection()),
+        steps.SmoothMajorant(steps.GoldenSection()),
+        steps.ComparedCurvature(0.1),
+        steps.CosineSchedule(0.01, 50),
+    ):
+        assert decode(json.loads(json.dumps(encode(value)))) == value
+
+
+FORMER_OBJECTS = [
+    ("ConjugateGradient", {"beta": "polak-ribiere"}, directions.ConjugateGradient()),
+    (
+        "ConjugateGradient",
+        {"beta": "hager-zhang"},
+        directions.ConjugateGradient(directions.HagerZhang()),
+    ),
+    ("Curvature", {"max_angle": 0.25, "compare": False}, steps.Curvature(0.25)),
+    ("Curvature", {"max_angle": 0.25, "compare": True}, steps.ComparedCurvature(0.25)),
+    (
+        "GaussNewton",
+        {"residual": 0.2, "max_products": 3, "share": 0.5},
+        directions.GaussNewton(0.2, 3, 0.5),
+    ),
+    ("Kronecker", {"sample": 100}, directions.Kronecker(100)),
+    ("Steepest", {"speed": "unit"}, directions.Steepest()),
+    ("Steepest", {"speed": "gradient"}, directions.RiemannianGradient()),
+    ("Steepest", {"speed": "trust"}, directions.MajorantSteepest()),
+    *(
+        (kind.__name__, {"search": text}, kind(search))
+        for kind in (steps.Majorant, steps.DataMajorant, steps.SmoothMajorant)
+        for text, search in (("brent", steps.Brent()), ("golden", steps.GoldenSection()))
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "given", "expected"), FORMER_OBJECTS, ids=str)
+def test_objects_of_version_0_1_are_decoded(name, given, expected):
+    assert decode({"object": name, "fields": given}) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("ConjugateGradient", {"beta": "fletcher-reeves"}),
+        ("Curvature", {"compare": "yes"}),
+        ("Majorant", {"search": "linear"}),
+        ("Majorant", {"search": 3}),
+        ("Steepest", {"speed": "fast"}),
+        ("Steepest", {"speed": ["fast"]}),
+        ("GaussNewton", {"share": 2.0}),
+    ],
+    ids=str,
+)
+def test_unknown_values_in_objects_are_refused(name, given):
+    with pytest.raises(ValueError):
+        decode({"object": name, "fields": given})
+
+
+def test_a_file_of_version_0_1_with_objects_is_loaded(path):
+    method = {
+        "tuple": [
+            {"object": "ConjugateGradient", "fields": {"beta": "hager-zhang"}},
+            {"object": "Majorant", "fields": {"search": "golden"}},
+        ]
+    }
+    parameters = json.loads(FILE[1]["parameters"]) | {"method": method, "checkpoint_seconds": 9.0}
+    del parameters["checkpoint_interval"]
+    write(path, parameters=json.dumps(parameters))
+    loaded = load(path)
+    assert loaded.method == (
+        directions.ConjugateGradient(directions.HagerZhang()),
+        steps.Majorant(steps.GoldenSection()),
+    )
+    assert loaded.checkpoint_interval == 9.0
 
 
 @given(
@@ -322,7 +403,7 @@ def test_only_fitted_estimators_of_this_library_are_saved(fitted, path):
         LipschitzRegressor().save(path)
     with pytest.raises(TypeError, match=r"model is a Pipeline.*save its last step"):
         files.save(make_pipeline(fitted), path)
-    with pytest.raises(TypeError, match=r"model is a Pipeline.*give its last step"):
+    with pytest.raises(TypeError, match=r"model is a Pipeline.*pass its last step"):
         storage.save(make_pipeline(fitted), path)
     with pytest.raises(TypeError, match="model is a Mine"):
         files.save(type("Mine", (LipschitzRegressor,), {})(), path)
@@ -340,7 +421,7 @@ def refused(path, words, **texts):
 
 def test_wrong_texts_are_refused(path):
     refused(path, "estimator is 'os.system'", estimator="os.system")
-    refused(path, "does not fit its classes", estimator="LipschitzClassifier")
+    refused(path, "but it has no classes", estimator="LipschitzClassifier")
     unknown = json.loads(FILE[1]["parameters"]) | {"teleport": 1}
     refused(path, "know: teleport", parameters=json.dumps(unknown))
     for wrong in ("", "[]", "null", "NaN", "[" * 100_000, "eval", '{"a": NaN}', '{"a": 1}'):

@@ -233,7 +233,7 @@ def test_the_command_says_what_is_wrong(arguments, words, tmp_path, capsys, monk
 
 
 def test_only_models_can_be_exported(tmp_path):
-    with pytest.raises(TypeError, match="give its last step"):
+    with pytest.raises(TypeError, match="pass its last step"):
         export(object(), tmp_path / "a.c")
     with pytest.raises(TypeError, match="name of a file"):
         export(case().model, 3)

@@ -161,8 +161,8 @@ def test_a_users_function_for_array_namespaces():
 @pytest.mark.parametrize(
     ("derivative", "message"),
     [
-        (lambda z, a, xp: 0.5 - a * a, "differs from its function at x = "),
-        (lambda z, a, xp: xp.nan * z, "differs from its function at x = "),
+        (lambda z, a, xp: 0.5 - a * a, "disagrees with its function at x = "),
+        (lambda z, a, xp: xp.nan * z, "disagrees with its function at x = "),
         (lambda z, a, xp: xp.no_such(z), "cannot be evaluated in NumPy .AttributeError"),
     ],
 )

@@ -13,9 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from greatcircle.optimise.lasting import descend_lasting
 
-from greatcircle import Network, Problem, descend, directions, steps, stopping
+from greatcircle import Checkpoint, Network, Problem, descend, directions, steps, stopping
 from greatcircle.objective import chunks
 from greatcircle.objective.chunks import DeviceRows
 from greatcircle.objective.sharding import _gathered, shard
@@ -341,10 +340,9 @@ def finished(processes):
 
 
 def test_two_processes_agree_with_one_and_survive_the_loss_of_the_other(tmp_path):
-    folders = [tmp_path / name for name in ("one", "two", "lost")]
+    one, two, lost = folders = [tmp_path / name for name in ("one", "two", "lost")]
     for folder in folders:
         folder.mkdir()
-    one, two, lost = folders
     runs = [started(one, 1), started(two, 2), started(lost, 2, 5)]
     errors = [finished(processes) for processes in runs]
     assert [[p.returncode for p in processes] for processes in runs[:2]] == [[0], [0, 0]], errors
@@ -361,7 +359,7 @@ def test_two_processes_agree_with_one_and_survive_the_loss_of_the_other(tmp_path
     assert runs[2][0].returncode != 0
     message = errors[2][0]
     assert re.search(r"LostProcess: iteration [67] did not end, because another process", message)
-    assert f"the checkpoint is {lost / 'checkpoint' / NAME}; go on from it" in message
+    assert f"the checkpoint is {lost / 'checkpoint' / NAME}; resume it with resume=True" in message
     (again,) = started(lost, 1)  # one process alone resumes with all rows
     assert finished([again]) == [""]
     found = np.load(lost / "0.npz")
@@ -372,9 +370,10 @@ def test_a_run_resumes_from_its_checkpoint(tmp_path):
     s = small(2)
     problem = s.problem()
 
-    def run(folder, most, **more):
-        rule = stopping.MaxIter(most)
-        return descend_lasting(problem, s.weights, folder, stop=rule, seconds=0, **more)
+    def run(folder, iterations, resume=False, **more):
+        checkpoint = Checkpoint(folder, interval=0, resume=resume)
+        rule = stopping.MaxIter(iterations)
+        return descend(problem, s.weights, stop=rule, checkpoint=checkpoint, **more)
 
     whole = run(tmp_path / "whole", 9)
     run(tmp_path / "halves", 4)
@@ -382,7 +381,7 @@ def test_a_run_resumes_from_its_checkpoint(tmp_path):
     assert [r.iteration for r in rest.records] == list(range(1, 10))
     for a, b in zip(whole.weights, rest.weights, strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match="another fit: step differ"):
+    with pytest.raises(ValueError, match="another fit, which differs in step"):
         run(tmp_path / "halves", 9, resume=True, step=steps.Majorant())
 
 

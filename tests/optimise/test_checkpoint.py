@@ -114,12 +114,12 @@ def test_another_stream_is_refused(tmp_path):
     model(tmp_path, max_iter=11).fit(*stream("list", tmp_path))
     late = X.copy()
     late[101] += 1  # after the sample, but it had been drawn
-    with pytest.raises(ValueError, match="X gives other batches than before: the "):
+    with pytest.raises(ValueError, match="X does not repeat the "):
         resumed(*stream("list", tmp_path, late))
-    with pytest.raises(ValueError, match="another fit, with different X;"):
+    with pytest.raises(ValueError, match="another fit, which differs in X;"):
         resumed(*stream("list", tmp_path, late[::-1]))
     model(tmp_path, max_iter=2).fit(*stream("memmap", tmp_path))
-    with pytest.raises(ValueError, match="another fit, with different X, number of rows, y;"):
+    with pytest.raises(ValueError, match="another fit, which differs in X, number of rows, y;"):
         resumed(*stream("memmap", tmp_path, X[:120]))
 
 
@@ -164,9 +164,9 @@ def test_another_fit_is_refused(tmp_path):
         ({}, (X + 1, Y), "X;"),
         ({}, (X[:99], Y[:99]), "X, y;"),
     ):
-        with pytest.raises(ValueError, match=f"belongs to another fit, with different {message}"):
+        with pytest.raises(ValueError, match=f"belongs to another fit, which differs in {message}"):
             model(tmp_path, resume=True, **changes).fit(*rows)
-    with pytest.raises(ValueError, match="with different sample_weight;"):
+    with pytest.raises(ValueError, match="differs in sample_weight;"):
         model(tmp_path, resume=True).fit(X, Y, np.ones(150))
 
 
@@ -176,7 +176,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"cannot be resumed from: its checksum"):
+    with pytest.raises(ValueError, match=r"cannot resume from .*: its checksum"):
         model(tmp_path, resume=True).fit(X, Y)
     path.write_bytes((tmp_path / "model.safetensors").read_bytes())
     with pytest.raises(ValueError, match=r"it is a model, not a checkpoint"):

@@ -461,20 +461,47 @@ def test_leaves_without_a_sphere_are_named(weights, message):
 
 
 @pytest.mark.parametrize("direction", WITH_STATE, ids=str)
-def test_iterations_in_one_program_are_those_of_single_programs(direction):
-    """Callbacks end the program after each iteration: nothing else may change."""
+def test_iterations_in_one_program_are_those_of_single_programs(direction, monkeypatch):
     s = small(3, rows=40)
 
-    def run(**options):
-        return descend(
-            s.problem(), s.weights, direction=direction, stop=stopping.MaxIter(20), **options
-        )
+    def run():
+        return descend(s.problem(), s.weights, direction=direction, stop=stopping.MaxIter(20))
 
-    together, single = run(), run(callback=lambda record, weights: False)
+    together = run()
+    monkeypatch.setattr(iterations, "MAX_LENGTH", 1)
+    single = run()
     assert len(together.records) > 5
     assert_same_records(together.records, single.records)
     for a, b in zip(together.weights, single.weights, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("last", [1, 2, 5])
+@pytest.mark.parametrize("how", ["stop", "interrupt"])
+def test_a_callback_ends_a_run_exactly_where_it_asks(last, how):
+    """The iterations of its program that come after it are forgotten."""
+    s = small(3, rows=40)
+
+    def callback(record, weights):
+        if record.iteration == last and how == "interrupt":
+            raise KeyboardInterrupt
+        return record.iteration == last
+
+    direction = directions.Kronecker()
+    ended = descend(s.problem(), s.weights, direction=direction, callback=callback)
+    exact = descend(s.problem(), s.weights, direction=direction, stop=stopping.MaxIter(last))
+    assert ended.outcome == ("stopped" if how == "stop" else "interrupted")
+    assert_same_records(ended.records, exact.records)
+    assert (ended.loss, ended.evaluations) == (exact.loss, exact.evaluations)
+    for a, b in zip(ended.weights, exact.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    rest, whole = (
+        descend(
+            s.problem(), s.weights, direction=direction, state=of.state, stop=stopping.MaxIter(2)
+        )
+        for of in (ended, exact)
+    )
+    assert_same_records(rest.records, whole.records)
 
 
 def test_an_observer_completes_every_record_and_sees_its_weights():
@@ -519,5 +546,5 @@ def test_a_checkpoint_of_a_problem_resumes_bit_for_bit(tmp_path, interval):
     assert_same_records(whole.records, rest.records)
     for a, b in zip(whole.weights, rest.weights, strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match="belongs to another fit, with different direction;"):
+    with pytest.raises(ValueError, match="belongs to another fit, which differs in direction"):
         run(8, direction=directions.Steepest(), checkpoint=Checkpoint(tmp_path, resume=True))

@@ -314,7 +314,7 @@ def test_paths(tmp_path, monkeypatch):
         save(MODEL, tmp_path / "model.pkl")
     with pytest.raises(ValueError, match=r"try 'model\.safetensors'"):
         save(MODEL, "")
-    with pytest.raises(TypeError, match="path is a int"):
+    with pytest.raises(TypeError, match="path is of type int"):
         save(MODEL, 3)
     with pytest.raises(FileNotFoundError, match=r"the folder '.*none' does not exist; create it"):
         save(MODEL, tmp_path / "none" / "model.safetensors")
@@ -551,9 +551,9 @@ def test_classes_are_checked(path, classes, ok):
 @pytest.mark.parametrize(
     ("model", "changes", "words"),
     [
-        (MODEL, {"target_names": ["drag"]}, "target_names are 1 for 2 outputs"),
+        (MODEL, {"target_names": ["drag"]}, r"has 1 target_names for 2 output\(s\)"),
         (MODEL, {"target_names": ["drag", 2]}, "target_names are not all strings"),
-        (THREE, {"target_names": ["x", "y", "z"]}, "target_names are 3 for one column of labels"),
+        (THREE, {"target_names": ["x", "y", "z"]}, "has 3 target_names for one column of labels"),
         (MODEL, {"feature_names_in": ["a"] * 3}, "not one name for each input"),
         (MODEL, {"feature_names_in": ["a", "b", "c", 4]}, "not one name for each input"),
         (MODEL, {"lipschitz": 0.0}, "lipschitz is 0.0; expected a positive number"),

@@ -37,3 +37,7 @@ __all__ = [
     "tight",
     "verify",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -98,7 +98,7 @@ def lower(
     """
     network = as_scaled_network(weights, biases, activation, inputs, min_input_norm, orientation)
     if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
-        raise ValueError(f"starts is {starts!r}; expected a whole number from 1 up")
+        raise ValueError(f"starts is {starts!r}; expected a whole number of at least 1")
     rng = np.random.default_rng(seed)
     rows = np.empty((0, len(network.scale))) if X is None else _scaled_rows(X, network)
     with (

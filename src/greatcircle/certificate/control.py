@@ -16,6 +16,10 @@ from greatcircle.certificate.proof import Certificate
 __all__ = ["Contraction", "UltimateBound", "contraction", "ultimate_bound"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 @dataclass(frozen=True)
 class Contraction:
     """Convergence of the iteration u ← u₀ − B⁻¹ f(x, u).
@@ -131,7 +135,7 @@ def ultimate_bound(
     _positive("mass", mass)
     for name, value in (("model_error", model_error), ("change", change)):
         if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-            raise ValueError(f"{name} is {value!r}; expected a finite number from 0 up")
+            raise ValueError(f"{name} is {value!r}; expected a non-negative finite number")
     net_damping = damping - _value(bound) * change
     if net_damping <= 0:
         raise ValueError(

@@ -63,7 +63,7 @@ def local(
     network = as_scaled_network(weights, biases, activation, inputs, None, orientation)
     if network.normalises_inputs:
         raise ValueError(
-            "local needs inputs that are scaled one by one, and scaling='paper' divides them by "
+            "local needs inputs that are scaled separately, and scaling='paper' divides them by "
             "‖x‖; use certificate.tight with min_input_norm, or fit with scaling='standard'"
         )
     box, slopes = _box(network, _corner("low", low, network), _corner("high", high, network))
@@ -106,7 +106,7 @@ def _corner(which: str, given: Corner, network: ScaledNetwork) -> np.ndarray:
         known = network.feature_names or ()
         unknown = [name for name in given if name not in known]
         if unknown:
-            there = ", ".join(known) or "none: the model was fitted without names"
+            there = ", ".join(known) or "there are none"
             raise ValueError(
                 f"{which} has {unknown[0]!r}; expected names of inputs ({there}), or an array of "
                 f"{count} numbers"

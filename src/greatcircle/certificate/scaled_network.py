@@ -149,8 +149,8 @@ def as_scaled_network(
         network = _of_matrices(checked_matrices(weights, orientation), biases, activation)
     elif biases is not None or activation is not None or orientation is not None:
         raise ValueError(
-            "biases, activation and orientation are part of a fitted model; leave them out, or "
-            "give matrices as weights"
+            "biases, activation and orientation are for weights given as matrices; a fitted model "
+            "has its own: leave them out"
         )
     else:
         network = _of_model(model, min_input_norm)
@@ -188,7 +188,7 @@ def _of_model(model: FittedModel, min_input_norm: float | None) -> ScaledNetwork
         min_input_norm = 1.0 if min_input_norm is None else min_input_norm
         if not isinstance(min_input_norm, Real) or not 1e-300 <= float(min_input_norm) < np.inf:
             raise ValueError(
-                f"min_input_norm is {min_input_norm!r}; expected a number from 1e-300 up"
+                f"min_input_norm is {min_input_norm!r}; expected a number of at least 1e-300"
             )
         # ‖x/‖x‖ − y/‖y‖‖ ≤ ‖x − y‖ / √(‖x‖‖y‖)
         min_input_norm = float(min_input_norm)
@@ -214,7 +214,9 @@ def _of_model(model: FittedModel, min_input_norm: float | None) -> ScaledNetwork
 def _selected(inputs: Any, names: Sequence[str] | None, count: int) -> np.ndarray:
     """Return which inputs have these names or numbers."""
     if isinstance(inputs, str) or not isinstance(inputs, Sequence) or not inputs:
-        raise ValueError(f"inputs is {inputs!r}; expected a list of names or numbers of inputs")
+        raise ValueError(
+            f"inputs is {inputs!r}; expected a list of one or more names or numbers of inputs"
+        )
     known = [] if names is None else list(names)
     selected = np.zeros(count, bool)
     for entry in inputs:
@@ -223,7 +225,7 @@ def _selected(inputs: Any, names: Sequence[str] | None, count: int) -> np.ndarra
         elif type(entry) is not bool and isinstance(entry, int | np.integer) and 0 <= entry < count:
             selected[entry] = True
         else:
-            there = ", ".join(map(str, known)) or "none: the model was fitted without names"
+            there = ", ".join(map(str, known)) or "there are none"
             raise ValueError(
                 f"inputs has {entry!r}; expected numbers from 0 to {count - 1}, or names of "
                 f"inputs ({there})"
@@ -270,7 +272,8 @@ def _finite_matrices(weights: Sequence[ArrayLike]) -> list[np.ndarray]:
         raise ValueError("weights is one array; expected a list of matrices, [W] for one layer")
     if not isinstance(weights, Iterable):
         raise TypeError(
-            f"weights is a {type(weights).__name__}; expected a fitted model or a list of matrices"
+            f"weights is of type {type(weights).__name__}; expected a fitted model or a list of "
+            "matrices"
         )
     matrices = [np.asarray(w, np.float64) for w in weights]
     if not matrices:

@@ -28,7 +28,7 @@ __all__ = [
     "text_message",
 ]
 
-TEXT_TARGETS = "y has text; expected numbers: for classes use LipschitzClassifier"
+TEXT_TARGETS = "y contains text; expected numbers: for classes use LipschitzClassifier"
 
 SMALLEST, LARGEST = 1e-100, 1e100
 """Range of the largest number of a column: beyond it squares and certificates lose their digits."""
@@ -37,14 +37,14 @@ SMALLEST, LARGEST = 1e-100, 1e100
 def text_message(X: Any) -> str:
     """Return the error message for data that hold text in place of numbers."""
     if isinstance(X, str):
-        return f"X is the text {X!r}; expected rows of numbers: read the file first"
+        return f"X is the string {X!r}; expected rows of numbers: read the file first"
     try:
         np.asarray(X, np.float64)
     except ValueError:
         kinds = getattr(X, "dtypes", ())  # of a data frame
         text = [n for n, k in zip(getattr(X, "columns", ()), kinds, strict=False) if _is_text(k)]
         where = f" in the columns {', '.join(map(str, text))}" if text else ""
-        return f"X has text{where}; expected numbers: drop these columns, or encode them"
+        return f"X contains text{where}; expected numbers: drop these columns, or encode them"
     return TEXT_TARGETS
 
 
@@ -130,7 +130,7 @@ def normalised_weights(sample_weight: ArrayLike | None, rows: int) -> np.ndarray
         )
     if not np.all(np.isfinite(weight) & (weight >= 0)) or not np.any(weight):
         raise ValueError(
-            "sample_weight must be finite, not negative, and not all zero; its entries are from "
+            "sample_weight must be finite, non-negative and not all zero; its entries range from "
             f"{weight.min():g} to {weight.max():g}"
         )
     weight = weight / weight.max()  # the sum of large weights could overflow

@@ -113,8 +113,9 @@ def read_inputs(
         found = tuple(name for name in frame.columns if not is_unnamed(name))
         if len(found) != count:
             raise ValueError(
-                f"{path} has {len(found)} columns with a name; the model was trained on an array "
-                f"without names, so expected its {count} columns in order and no others"
+                f"{path} has {len(found)} named column{'s' * (len(found) != 1)}; the model was "
+                f"trained on an array without names: expected its {count} columns in the same "
+                "order, and no others"
             )
     columns = numbers(frame, found, path)
     return np.stack([columns[name] for name in found], axis=1)
@@ -135,9 +136,9 @@ def _choose(
         given = numeric_columns(frame, [name for name in others if not is_unnamed(name)])
         if not given:
             raise ValueError(
-                f"{path} has the columns {listed(frame.columns)}, none of which holds numbers "
-                f"and is not the time or a target; expected at least one input: name fewer "
-                f"targets than {listed(predicted)} or add columns"
+                f"{path} has no numeric column to use as input; expected at least one besides the "
+                f"targets {listed(predicted)} and the time: name fewer targets, or add columns "
+                f"(columns: {listed(frame.columns)})"
             )
     else:
         given = find_columns(frame.columns, _names(inputs), path)

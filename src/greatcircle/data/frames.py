@@ -113,7 +113,7 @@ def find_columns(
         guesses = dict.fromkeys(repr(lower[match[0]]) for match in similar if match)
         raise ValueError(
             f"{path}: column{'s' if len(missing) > 1 else ''} {listed(missing)} not found"
-            + ("; give names one by one, without commas" if any("," in n for n in missing) else "")
+            + ("; separate names by spaces, not commas" if any("," in n for n in missing) else "")
             + (f"; did you mean {', '.join(guesses)}?" if guesses else "")
             + f" (columns: {listed(columns)})"
         )
@@ -209,7 +209,7 @@ def _checked_names(given: Sequence[str], path: Path) -> list[str]:
     repeated = sorted(name for name in uses if uses[name] > 1)
     if repeated:
         raise ValueError(
-            f"{path} has more than one column of the name {listed(repeated)}; expected different "
+            f"{path} has more than one column named {listed(repeated)}; expected different "
             "names: rename or remove one of them"
         )
     for position, name in enumerate(names):

@@ -96,8 +96,8 @@ def hold_out(
     for name, part in (("training", training), ("validation", validation)):
         if part.sample_weight is not None and not part.sample_weight.any():
             raise ValueError(
-                f"early_stopping left the {name} part with rows of weight zero only; drop those "
-                "rows, or use early_stopping=False"
+                f"early_stopping leaves only rows of zero weight in the {name} part; drop the rows "
+                "of zero weight, or use early_stopping=False"
             )
     return training, validation
 

@@ -108,7 +108,7 @@ class Table:
         text = [name for name in names if np.asarray(self.columns[name]).dtype.kind in "OUS"]
         if text:
             raise ValueError(
-                f"the columns {', '.join(text)} hold text; expected numbers: class labels are "
-                "table.labels"
+                f"the columns {', '.join(map(repr, text))} hold text; expected numbers: "
+                "use table.labels for class labels"
             )
         return np.stack([np.asarray(self.columns[name], np.float64) for name in names], axis=1)

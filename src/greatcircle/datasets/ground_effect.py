@@ -158,7 +158,7 @@ def generate(rows: int = 28_001, *, seed: int = 0, noise_variance: float = 0.217
     if not (np.isfinite(noise_variance) and noise_variance >= 0):
         raise ValueError(
             f"ground_effect.generate was given noise_variance={noise_variance}; expected a finite "
-            "variance in N² that is not negative: use 0 for forces without noise"
+            "non-negative variance in N²: use 0 for forces without noise"
         )
     rng = np.random.default_rng(seed)
     # The plan takes a fixed number of draws and the noise comes last, row by row: this and the

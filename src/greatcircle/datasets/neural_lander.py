@@ -143,7 +143,7 @@ def load(path: str | PathLike[str] | None = None) -> Table:
         raise ValueError(
             f"{source} has {table.width} columns; expected {len(COLUMNS)}, "
             f"{' '.join(COLUMNS)}: give the path of the authors' neural_lander_data.csv, or use "
-            "greatcircle.datasets.read for a table of your own"
+            "greatcircle.datasets.read for your own table"
         )
     first = [(text or "").strip() for text in table.row(0)]
     names = COLUMNS
@@ -191,7 +191,7 @@ def build(
     if not (np.isfinite(start) and np.isfinite(stop) and stop - start >= 4 / RATE):
         raise ValueError(
             f"build was given start={start} and stop={stop}; expected times at least "
-            f"{4 / RATE} s apart, as the derivative takes five rows"
+            f"{4 / RATE} s apart, because the derivative needs five rows"
         )
     poses, velocities, signals = _messages(pose, 17), _messages(velocity, 12), _messages(motors, 8)
     origin = _values(signals, (4,), motors)[0, 0]

@@ -218,7 +218,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
         self.model_, self._direction_state = fitted.model, fitted.direction_state
         if self.outcome_ in (Outcome.NO_DESCENT, Outcome.NON_FINITE, Outcome.INTERRUPTED):
             warnings.warn(
-                f"training ended after {self.n_iter_} iterations: {self.reason_}",
+                f"training ended after {self.n_iter_} iteration{'s' * (self.n_iter_ != 1)}: "
+                f"{self.reason_}",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -362,7 +363,9 @@ class LipschitzEstimator(ABC, BaseEstimator):
     def _trained(self, attribute: str) -> Training:
         trained = self._fitted(attribute).training
         if trained is None:
-            raise AttributeError(f"the model was not trained here and has no {attribute!r}")
+            raise AttributeError(
+                f"the model has no record of its training, so no {attribute!r}; call fit"
+            )
         return trained
 
     def _outputs(self, X: Any) -> np.ndarray:

@@ -20,6 +20,8 @@ from greatcircle.training.data import Names
 from greatcircle.training.methods import Initialisation
 from greatcircle.training.settings import FitSettings
 
+__all__ = ["LipschitzClassifier", "exact_labels"]
+
 LOGITS = 1.0
 """Root mean square of the logits at the start (`docs/estimators.md`)."""
 
@@ -93,8 +95,6 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         return rows
 
     def _with_model(self, model: Model) -> Self:
-        if model.classes is None:
-            raise TypeError("the model has no classes; expected that of a classifier")
         self._learn_classes(model.classes)
         return super()._with_model(model)
 
@@ -110,8 +110,8 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         unknown = [label for label in labels.tolist() if label not in places]
         if unknown:
             raise ValueError(
-                f"y has classes that were not there at the first fit: {unknown}; "
-                f"expected some of {self.classes_.tolist()}"
+                f"y has classes that the first fit did not have: {unknown}; expected some of "
+                f"{self.classes_.tolist()}"
             )
         place = np.array([places[label] for label in labels.tolist()])[which.ravel()]
         if len(places) == 2:
@@ -128,7 +128,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         if len(self.classes_) < 2:
             known = "".join(f"one class, {label!r}" for label in self.classes_.tolist())
             raise ValueError(
-                f"y has {known or 'no class'}; a classifier needs at least two classes"
+                f"y has {known or 'no classes'}; a classifier needs at least two classes"
             )
 
     def _names(self) -> Names:

@@ -91,7 +91,8 @@ def load(path: str | PathLike[str]) -> Estimator:
                 f"its estimator is {texts.get('estimator')!r}; expected {' or '.join(ESTIMATORS)}"
             )
         if (kind is LipschitzClassifier) != (model.classes is not None):
-            raise ValueError(f"its estimator is {kind.__name__}, which does not fit its classes")
+            has = "no classes" if model.classes is None else "classes"
+            raise ValueError(f"its estimator is {kind.__name__}, but it has {has}")
         estimator = kind().set_params(**_checked_parameters(kind, texts))
     except ValueError as error:
         raise ValueError(f"{path} cannot be loaded: {error}") from error
@@ -102,7 +103,7 @@ def _texts(estimator: Any) -> dict[str, str]:
     if ESTIMATORS.get(type(estimator).__name__) is not type(estimator):
         raise TypeError(
             f"model is a {type(estimator).__name__}; expected a fitted {' or '.join(ESTIMATORS)}: "
-            "of a pipeline, save its last step"
+            "for a pipeline, save its last step"
         )
     check_is_fitted(estimator)
     parameters = json.dumps(_parameters(estimator), allow_nan=False)

@@ -11,6 +11,8 @@ Plain JSON values are kept. Any other value is a JSON object with one of these k
 | "dtype", "type" | `np.dtype("float32")`, `np.float32` | |
 | "activation" | one of `ACTIVATIONS` | |
 | "object" | a direction, step or loss of this library, by the name of its class | "fields" |
+
+Objects in files of version 0.1 had other fields; the tables `FORMER_...` translate them.
 """
 
 import reprlib
@@ -31,20 +33,55 @@ OBJECTS: dict[str, type] = {
     for kind in (
         directions.ConjugateGradient,
         directions.GaussNewton,
+        directions.HagerZhang,
         directions.Kronecker,
+        directions.MajorantSteepest,
+        directions.PolakRibiere,
+        directions.RiemannianGradient,
+        directions.RootMeanSquare,
         directions.Steepest,
         losses.Huber,
         losses.Logistic,
         losses.SoftmaxCrossEntropy,
         losses.Squared,
+        steps.Brent,
         steps.ClosedForm,
+        steps.ComparedCurvature,
+        steps.CosineSchedule,
         steps.Curvature,
         steps.DataMajorant,
+        steps.GoldenSection,
         steps.Majorant,
         steps.SmoothMajorant,
         steps.Taylor,
     )
 }
+
+FORMER_FIELDS = {("GaussNewton", "share"): "fraction"}
+"""Fields that had another name in version 0.1."""
+
+_SEARCHES: dict[Any, Any] = {"brent": steps.Brent(), "golden": steps.GoldenSection()}
+
+FORMER_VALUES: dict[tuple[str, str], dict[Any, Any]] = {
+    ("ConjugateGradient", "beta"): {
+        "polak-ribiere": directions.PolakRibiere(),
+        "hager-zhang": directions.HagerZhang(),
+    },
+    ("DataMajorant", "search"): _SEARCHES,
+    ("Majorant", "search"): _SEARCHES,
+    ("SmoothMajorant", "search"): _SEARCHES,
+}
+"""Objects that replace texts of version 0.1."""
+
+FORMER_CLASSES: dict[tuple[str, str], dict[Any, type]] = {
+    ("Curvature", "compare"): {False: steps.Curvature, True: steps.ComparedCurvature},
+    ("Steepest", "speed"): {
+        "unit": directions.Steepest,
+        "gradient": directions.RiemannianGradient,
+        "trust": directions.MajorantSteepest,
+    },
+}
+"""Classes that replace a field of version 0.1, by its value."""
 
 NUMBERS = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -77,7 +114,7 @@ def decode(value: Any) -> Any:
     try:
         return _decode(value)
     except (KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"{reprlib.repr(value)} encodes no value ({error})") from error
+        raise ValueError(f"{reprlib.repr(value)} is not an encoded value ({error})") from error
 
 
 def _encode_numpy(value: Any) -> Any:
@@ -111,8 +148,7 @@ def _decode(value: Any) -> Any:
         case {"activation": name}:
             return ACTIVATIONS[name]
         case {"object": name, "fields": dict(given)}:
-            # A frozen dataclass of this library, which checks its own fields.
-            return OBJECTS[name](**{k: _decode(v) for k, v in given.items()})
+            return _object(name, {k: _decode(v) for k, v in given.items()})
         case {"dtype": name}:
             return _dtype(name)
         case {"type": name}:
@@ -124,6 +160,20 @@ def _decode(value: Any) -> Any:
         case {"array": name, "values": entries}:
             return np.array(_decode(entries), _dtype(name))
     raise TypeError("unknown keys")
+
+
+def _object(name: str, given: dict[str, Any]) -> Any:
+    """Return an object of this library, a frozen dataclass that checks its own fields."""
+    kind, values = OBJECTS[name], {}
+    for field, value in given.items():
+        key = (name, field)
+        if key in FORMER_CLASSES:
+            kind = FORMER_CLASSES[key][value]
+        elif key in FORMER_VALUES and isinstance(value, str):
+            values[field] = FORMER_VALUES[key][value]
+        else:
+            values[FORMER_FIELDS.get(key, field)] = value
+    return kind(**values)
 
 
 def _number(value: Any) -> Any:

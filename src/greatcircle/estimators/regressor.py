@@ -12,6 +12,8 @@ from greatcircle.objective import losses
 from greatcircle.objective.losses import Loss, Squared
 from greatcircle.training.data import Names
 
+__all__ = ["LipschitzRegressor"]
+
 LOSSES = ("squared", "huber")
 
 
@@ -131,7 +133,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         if not reset and targets.shape[1] != self._outputs_seen:
             raise ValueError(
                 f"y has {targets.shape[1]} columns, but {type(self).__name__} was fitted with "
-                f"{self._outputs_seen}: give the same targets, or a new estimator"
+                f"{self._outputs_seen}: pass the same targets, or fit a new estimator"
             )
         return targets
 

@@ -137,7 +137,7 @@ def _checked_units(units: Any, names: tuple[str, ...]) -> dict[str, str]:
     unknown = [str(name) for name in units if name not in names]
     if unknown:
         raise ValueError(
-            f"units has {', '.join(unknown)}; expected names of inputs and outputs: "
+            f"units has {', '.join(map(repr, unknown))}; expected names of inputs and outputs: "
             f"{', '.join(names)}"
         )
     return {name: units[name] for name in names if name in units}

@@ -70,7 +70,7 @@ def _checked(path: Any, to: Any) -> tuple[Path, str]:
     """Return the path and the format, or raise an error if they do not fit."""
     if not isinstance(path, str | PathLike):
         raise TypeError(
-            f"path is a {type(path).__name__}; expected the name of a file, as in "
+            f"path is of type {type(path).__name__}; expected the name of a file, as in "
             "model.export('model.c')"
         )
     path = Path(path)

@@ -59,12 +59,12 @@ class LearningCurves:
         other = self.train.shape if self.test is None else self.test.shape
         if not len(self.seeds) or self.train.shape != shape or other != shape:
             raise ValueError(
-                f"{len(self.seeds)} seeds with train {self.train.shape} and test {other}; both "
-                "must have one row for each seed and equal length"
+                f"train has shape {self.train.shape} and test {other} for {len(self.seeds)} seeds; "
+                "expected equal shapes with one row for each seed"
             )
         if self.angle.shape != (shape[0], shape[1] - 1):
             raise ValueError(
-                f"angle {self.angle.shape} with train {self.train.shape}; expected "
+                f"angle has shape {self.angle.shape} and train {self.train.shape}; expected "
                 f"{(shape[0], shape[1] - 1)}, one angle per iteration"
             )
 
@@ -229,8 +229,8 @@ class GridComparison:
         expected = (len(self.depths), len(self.widths))
         if self.ours.shape != expected or self.paper.shape != expected:
             raise ValueError(
-                f"ours {self.ours.shape} and paper {self.paper.shape} with {expected[0]} depths "
-                f"and {expected[1]} widths; expected {expected} for both"
+                f"ours has shape {self.ours.shape} and paper {self.paper.shape}; expected "
+                f"{expected} for both, depths by widths"
             )
         low = self.value_range[0]
         if self.log and low <= 0:

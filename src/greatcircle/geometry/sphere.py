@@ -46,6 +46,11 @@ __all__ = [
     "unpack",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 Tree = Any
 """A pytree of matrices, one for each sphere, or a `Packed` one."""
 

@@ -187,7 +187,7 @@ def as_model(fitted: Any) -> Model:
     if not isinstance(model, Model):
         raise TypeError(
             f"model is a {type(fitted).__name__}; expected a fitted LipschitzRegressor or "
-            "LipschitzClassifier: of a pipeline, give its last step"
+            "LipschitzClassifier: for a pipeline, pass its last step"
         )
     return model
 

@@ -25,6 +25,11 @@ __all__ = [
     "of_columns",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 AnyArray = Array | np.ndarray
 Row = Float[AnyArray, " outputs"]
 Columns = Float[AnyArray, "outputs rows"]

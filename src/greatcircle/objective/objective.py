@@ -157,7 +157,8 @@ def second_order(objective: Objective, user: str) -> SecondOrderObjective:
     if not isinstance(objective, SecondOrderObjective):
         raise TypeError(
             f"{user} needs second derivatives, which a {type(objective).__name__} does not have; "
-            "use a direction and a step that need gradients only"
+            "add a method second_order(weights, velocity, cache), or pass a function of the "
+            "weights, which is differentiated automatically"
         )
     return objective
 

@@ -97,7 +97,7 @@ class Problem(eqx.Module):
     ) -> None:
         if not isinstance(network, Network):
             raise TypeError(
-                f"network is a {type(network).__name__}; expected a Network, as in "
+                f"network is of type {type(network).__name__}; expected a Network, as in "
                 "Problem(Network((inputs, hidden, outputs)), inputs, targets)"
             )
         sizes = (network.sizes[0], network.sizes[-1])

@@ -51,13 +51,15 @@ def shard(problem: Problem, weight: float | None = None) -> Problem:
     if not isinstance(problem, Problem):
         raise TypeError(f"problem is a {type(problem).__name__}; expected a Problem")
     if problem.rows.mesh is not None:
-        raise ValueError("the problem is already sharded over devices; expected one that is not")
+        raise ValueError("the problem is already sharded over devices; pass the original problem")
     if problem.rows.window is not None:
-        raise ValueError("the problem is a window of its rows; expected one with all of them")
+        raise ValueError("the problem is a window, with part of its rows; pass the whole problem")
     rows = problem.count
     weight = float(rows if weight is None else weight)
     if not 0 < weight < np.inf:
-        raise ValueError(f"weight is {weight:g}; expected a positive number: a sum of weights")
+        raise ValueError(
+            f"weight is {weight:g}; expected a positive number, the sum of the sample weights"
+        )
     local = [rows, weight, float(problem.unit), float(problem.mean_square_input)]
     gathered = _gathered(np.array(local))
     fractions = gathered[:, 1] / np.sum(gathered[:, 1])

@@ -17,6 +17,10 @@ from greatcircle.optimise.record import Record
 __all__ = ["CSV", "TensorBoard"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 class CSV:
     """Write each iteration as a line of a CSV file.
 

@@ -79,14 +79,14 @@ class Checkpoint:
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from greatcircle import Checkpoint, Network, Problem, descend, stopping
+    >>> from greatcircle import Checkpoint, Network, Problem, descend, directions, stopping
     >>> x = np.linspace(-1, 1, 50).reshape(-1, 1)
-    >>> problem = Problem(Network((1, 8, 1), "abs"), x, 0.2 * np.abs(x))
+    >>> problem = Problem(Network((1, 8, 1), "tanh"), x, 0.2 * np.sin(3 * x))
     >>> weights, folder = problem.network.initial_weights(seed=0), tempfile.mkdtemp()
-    >>> first = descend(problem, weights, stop=stopping.MaxIter(3), checkpoint=Checkpoint(folder))
-    >>> rest = descend(
-    ...     problem, weights, stop=stopping.MaxIter(5), checkpoint=Checkpoint(folder, resume=True)
-    ... )
+    >>> method = {"direction": directions.Steepest(), "stop": stopping.MaxIter(3)}
+    >>> first = descend(problem, weights, **method, checkpoint=Checkpoint(folder))
+    >>> method["stop"] = stopping.MaxIter(5)
+    >>> rest = descend(problem, weights, **method, checkpoint=Checkpoint(folder, resume=True))
     >>> len(rest.records)
     5
     """
@@ -197,14 +197,14 @@ def _read(path: Path) -> Saved:
             _numbered(tensors, "best") or None,
         )
     except (ValueError, KeyError) as error:
-        raise ValueError(f"{path} cannot be resumed from: {error}") from error
+        raise ValueError(f"cannot resume from {path}: {error}") from error
 
 
 def _check_same(path: Path, saved: Mapping[str, str], given: Mapping[str, str]) -> None:
     if differ := sorted(n for n in {*saved, *given} if saved.get(n) != given.get(n)):
         raise ValueError(
-            f"{path} belongs to another fit, with different {', '.join(differ)}; use resume=False "
-            "to start again, or another folder"
+            f"{path} belongs to another fit, which differs in {', '.join(differ)}; use "
+            "resume=False to start again, or another folder"
         )
 
 

@@ -23,7 +23,7 @@ from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.history import History
 from greatcircle.optimise.loop import State, Update, initial_state, iterate
 from greatcircle.optimise.outcome import Ending, Outcome
-from greatcircle.optimise.record import Evaluations, Record
+from greatcircle.optimise.record import Evaluations, Record, total_evaluations
 from greatcircle.optimise.schedules import AllRows, RandomBatches, RowSchedule
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import Rule
@@ -31,6 +31,8 @@ from greatcircle.optimise.stopping import Rule
 __all__ = ["Callback", "LostProcess", "Observer", "Result", "descend"]
 
 log = logging.getLogger(__name__)
+
+INTERRUPTED = Ending(Outcome.INTERRUPTED, "interrupted from the keyboard")
 
 Callback = Callable[[Record, Tree], bool | None]
 """Called after each iteration with its record and the weights; True stops the run."""
@@ -112,7 +114,8 @@ def descend(
     rows
         A row schedule; by default all rows at every iteration.
     callback
-        Called after each iteration with its record and the weights; return True to stop.
+        Called for each iteration with its record and the weights; return True to stop there.
+        Several iterations run in one compiled program, so calls may come up to a second late.
     observe
         Called before `callback` with the same arguments; returns the record, with measurements
         added. It cannot stop the run.
@@ -165,9 +168,7 @@ def descend(
                 state = checkpoint.saved.state(_without_rules(start))
                 records = list(checkpoint.saved.records)
         start = start if state is None else _with_rules(state, stop, records)
-        updates = iterate(
-            schedule, start, direction, step, stop, len(records), callback is not None
-        )
+        updates = iterate(schedule, start, direction, step, stop, len(records))
         run = _Run(start, len(records), float(objective.unit))
         return _follow(updates, run, records, _Watchers(callback, observe, checkpoint))
 
@@ -199,6 +200,18 @@ class _Run:
             initial_loss=self._loss(update.state) if is_first else self.initial_loss,
             setup_seconds=seconds if is_first else self.setup_seconds,
             ending=update.ending,
+        )
+
+    def cut(self, update: Update, count: int) -> "_Run":
+        """Return the run after the first `count` iterations of its last update."""
+        dropped = update.records[count:]
+        if not dropped or update.state_after is None:
+            return self
+        return replace(
+            self,
+            state=update.state_after(count),
+            recorded=self.recorded - len(dropped),
+            evaluations=self.evaluations.plus(total_evaluations(dropped).times(-1.0)),
         )
 
     def result(self, records: list[Record]) -> Result:
@@ -236,12 +249,17 @@ class _Watchers:
         pairs = zip(update.records, update.weights, strict=True)
         return [self.observe(record, sphere.unpack(weights)) for record, weights in pairs]
 
-    def stop(self, update: Update, records: list[Record]) -> bool:
-        """Call back; return whether the callback asks to stop."""
+    def call_back(self, update: Update, records: list[Record]) -> tuple[int, Ending | None]:
+        """Call back for each iteration; return the number of the last one, and why it is."""
         if self.callback is None:
-            return False
-        pairs = zip(records, update.weights, strict=True)
-        return any(self.callback(record, sphere.unpack(weights)) for record, weights in pairs)
+            return len(records), None
+        for count, (record, weights) in enumerate(zip(records, update.weights, strict=True), 1):
+            try:
+                if self.callback(record, sphere.unpack(weights)):
+                    return count, Ending(Outcome.STOPPED, "the callback asked to stop")
+            except KeyboardInterrupt:
+                return count, INTERRUPTED
+        return len(records), None
 
     def save(self, run: _Run, records: list[Record], *, now: bool = False) -> None:
         """Write the checkpoint, if there is one and if it is due."""
@@ -260,14 +278,16 @@ def _follow(
             new = watchers.completed(update)
             records += new
             run = run.after(update, time.perf_counter() - started)
-            if watchers.stop(update, new):
-                run = replace(run, ending=Ending(Outcome.STOPPED, "the callback asked to stop"))
+            count, ending = watchers.call_back(update, new)
+            if ending is not None:
+                run = replace(run.cut(update, count), ending=ending)
+                del records[run.recorded :]
             watchers.save(run, records)
             if run.ending is not None:
                 break
     except KeyboardInterrupt:
         del records[run.recorded :]  # those of an update that was interrupted
-        run = replace(run, ending=Ending(Outcome.INTERRUPTED, "interrupted from the keyboard"))
+        run = replace(run, ending=INTERRUPTED)
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1:
             raise
@@ -316,6 +336,10 @@ def _check_method(objective: Objective, direction: Any, step: Any, stop: Any) ->
 
 def _checked_weights(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:
     """Return the weights as arrays of the working precision, their radii, and the precision."""
+    if isinstance(weights, Problem):
+        raise TypeError(
+            "weights is a Problem; expected the problem first: descend(problem, weights)"
+        )
     if isinstance(problem, Problem):
         weights, dtype = problem.network.check_weights(weights), problem.dtype
     else:

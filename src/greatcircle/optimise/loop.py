@@ -7,8 +7,9 @@ compiled, several in one program (`iterations.py`).
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -24,7 +25,7 @@ from greatcircle.optimise import iterations, stopping
 from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.iterations import Batch, Measured, Point, ProgramResult
 from greatcircle.optimise.outcome import Ending, Outcome, Status
-from greatcircle.optimise.record import Evaluations, Record
+from greatcircle.optimise.record import Evaluations, Record, total_evaluations
 from greatcircle.optimise.schedules import RandomBatches, RowSchedule
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import Rule
@@ -58,6 +59,8 @@ class Update(NamedTuple):
     """Passes of these iterations, and of rejected trials after them."""
     ending: Ending | None
     """Why the run ended; None while it continues."""
+    state_after: Callable[[int], State] | None = None
+    """Repeats the first of several iterations, and returns the state after them."""
 
 
 def initial_state(
@@ -81,7 +84,6 @@ def iterate(
     step: Step,
     stop: Rule,
     recorded: int = 0,
-    one_by_one: bool = False,
 ) -> Iterator[Update]:
     """Yield the states of a run, the first one after its starting point has been evaluated.
 
@@ -95,10 +97,8 @@ def iterate(
         The method, and when it ends.
     recorded
         Number of iterations before this run.
-    one_by_one
-        Whether to yield after each iteration, for callbacks that may stop the run.
     """
-    method = _Method(direction, step, stop, one_by_one)
+    method = _Method(direction, step, stop)
     if isinstance(schedule, RandomBatches):
         yield from _iterate_on_random_batches(method, schedule, state, recorded)
         return
@@ -129,7 +129,6 @@ class _Method:
     direction: Direction
     step: Step
     stop: Rule
-    one_by_one: bool
 
     def evaluate(self, schedule: RowSchedule, state: State) -> Update:
         """Evaluate the point of a state on the next rows."""
@@ -146,13 +145,13 @@ class _Method:
     def advance(self, schedule: RowSchedule, batch: Batch, state: State, recorded: int) -> Update:
         """Run one program, and evaluate its last point again if the rows change."""
         fraction, on_all_rows = schedule.fraction, schedule.uses_all_rows
-        limit = 1 if self.one_by_one else None
-        result, seconds = self._run(batch, state, schedule.rows, limit)
+        result, seconds = self._run(batch, state, schedule.rows)
+        state_after = partial(self._state_after, batch, state, schedule.rows)
         unit = float(batch.objective.unit)
         records = self._records(result, recorded, seconds, fraction, unit)
         recorded += len(records)
         rejected = Evaluations(forward=float(result.forward)).times(fraction)
-        evaluations = _total(records).plus(rejected)
+        evaluations = total_evaluations(records).plus(rejected)
         status, rows_changed = Status(int(result.status)), False
         rule = None
         if status != Status.RUNNING:
@@ -166,10 +165,16 @@ class _Method:
             update = self.evaluate(schedule, self._restarted(state, recorded))
             state, ending = update.state, update.ending
             evaluations = evaluations.plus(update.evaluations)
-        return Update(state, records, _weights_of(result, len(records)), evaluations, ending)
+        weights = _weights_of(result, len(records))
+        return Update(state, records, weights, evaluations, ending, state_after)
+
+    def _state_after(self, batch: Batch, before: State, rows: int, count: int) -> State:
+        """Repeat the first `count` iterations of a program, and return the state after them."""
+        result, _ = self._run(batch, before, rows, limit=count)
+        return replace(before, point=result.point, stop=result.stop_state)
 
     def _run(
-        self, batch: Batch, state: State, rows: int, limit: int | None
+        self, batch: Batch, state: State, rows: int, limit: int | None = None
     ) -> tuple[ProgramResult, float]:
         """Run one program of at most `limit` iterations; return its result and the seconds."""
         started = time.perf_counter()
@@ -323,13 +328,6 @@ def _no_decrease(point: Point, recorded: int) -> Ending:
     return Ending(
         Outcome.NO_DESCENT, f"{reason} already at the start: try {wider}other units of the data"
     )
-
-
-def _total(records: Sequence[Record]) -> Evaluations:
-    total = Evaluations()
-    for record in records:
-        total = total.plus(Evaluations(*(getattr(record, name) for name in Evaluations._fields)))
-    return total
 
 
 def _weights_of(result: ProgramResult, count: int) -> tuple[Packed, ...]:

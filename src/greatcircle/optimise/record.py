@@ -1,9 +1,10 @@
 """The record of an iteration, and counts of passes over the data."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["Evaluations", "Record"]
+__all__ = ["Evaluations", "Record", "total_evaluations"]
 
 
 class Evaluations(NamedTuple):
@@ -66,3 +67,11 @@ class Record(NamedTuple):
     """Loss on the rows that `early_stopping` holds out; NaN without it."""
     spectral_bound: float = math.nan
     """∏‖W_i‖_op in the units of the data; NaN outside an estimator."""
+
+
+def total_evaluations(records: Iterable[Record]) -> Evaluations:
+    """Return the evaluations of all records together."""
+    total = Evaluations()
+    for record in records:
+        total = total.plus(Evaluations(*(getattr(record, name) for name in Evaluations._fields)))
+    return total

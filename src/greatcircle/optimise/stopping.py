@@ -34,6 +34,11 @@ __all__ = [
     "restart",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 LARGEST_COUNT = 2**31 - 1
 
 
@@ -103,7 +108,7 @@ class MaxIter(Rule):
     def __check_init__(self) -> None:
         if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
             raise ValueError(
-                f"max_iter is {self.iterations!r}; expected a whole number, not negative"
+                f"max_iter is {self.iterations!r}; expected a non-negative whole number"
             )
 
     def init(self) -> Array:
@@ -121,7 +126,7 @@ class MaxIter(Rule):
     @property
     def reason(self) -> str:
         """Return the limit."""
-        return f"reached the limit of {self.iterations} iterations"
+        return f"reached the limit of {_in_words(self.iterations)}"
 
 
 class SlopeBelow(Rule):
@@ -186,9 +191,8 @@ class DecreaseBelow(Rule):
     @property
     def reason(self) -> str:
         """Return tolerance and patience."""
-        return (
-            f"the loss fell by less than {100 * self.tolerance:.3g} % in {self.patience} iterations"
-        )
+        percent = f"{100 * self.tolerance:.3g} %"
+        return f"the loss fell by less than {percent} in {_in_words(self.patience)}"
 
 
 class LossBelow(Rule):
@@ -263,6 +267,10 @@ def _leaves(rule: Rule) -> Iterator[Rule]:
             yield from _leaves(each)
     else:
         yield rule
+
+
+def _in_words(iterations: int) -> str:
+    return "one iteration" if iterations == 1 else f"{iterations} iterations"
 
 
 def _check_number(name: str, value: Any) -> None:

@@ -105,7 +105,7 @@ def load_with_texts(path: str | PathLike[str]) -> tuple[Model, dict[str, str]]:
 def _path(path: Any) -> Path:
     if not isinstance(path, str | PathLike):
         raise TypeError(
-            f"path is a {type(path).__name__}; expected the name of a file, as in "
+            f"path is of type {type(path).__name__}; expected the name of a file, as in "
             f"save(model, 'model{SUFFIX}') and load('model{SUFFIX}')"
         )
     return Path(path)

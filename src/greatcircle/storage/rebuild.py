@@ -42,8 +42,8 @@ def rebuild(tensors: Tensors, texts: Texts) -> Model:
 def _rebuild(tensors: Tensors, texts: Texts) -> Model:
     if texts.get("kind") == "checkpoint":
         raise ValueError(
-            "it is a checkpoint of training, not a model: fit with checkpoint= its folder and "
-            "resume=True, then save the model"
+            "it is a checkpoint of training, not a model: resume the fit with checkpoint='its "
+            "folder' and resume=True, then save the model"
         )
     if texts.get("kind") == UNCERTIFIED:
         raise ValueError(
@@ -85,9 +85,11 @@ def json_section(texts: Texts, name: str) -> dict[str, Any]:
     try:
         section = json.loads(_text(texts, name), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"its {name} cannot be read ({error})") from error
+        raise ValueError(f"its entry {name!r} cannot be read ({error})") from error
     if not isinstance(section, dict):
-        raise ValueError(f"its {name} is a {type(section).__name__}; expected a JSON object")
+        raise ValueError(
+            f"its entry {name!r} is a {type(section).__name__}; expected a JSON object"
+        )
     return section
 
 
@@ -223,8 +225,8 @@ def _checked_target_names(
     if not all(type(name) is str for name in names):
         raise ValueError("its target_names are not all strings")
     if names and len(names) != (outputs if classes is None else 1):
-        targets = f"{outputs} outputs" if classes is None else "one column of labels"
-        raise ValueError(f"its target_names are {len(names)} for {targets}")
+        targets = f"{outputs} output(s)" if classes is None else "one column of labels"
+        raise ValueError(f"it has {len(names)} target_names for {targets}")
     return tuple(names)
 
 
@@ -232,7 +234,7 @@ def _checked_single_output(fit: dict[str, Any], outputs: int) -> bool:
     # Files of classifiers written by version 0.1 have no such entry.
     single = _entry(fit, "single_output", bool) if "single_output" in fit else False
     if single and outputs != 1:
-        raise ValueError(f"its single output comes from {outputs} units")
+        raise ValueError(f"its single_output is true, but its network has {outputs} outputs")
     return single
 
 
@@ -262,8 +264,8 @@ def _checked_classes(outputs: int, tensors: Tensors, texts: Texts) -> np.ndarray
     # Comparisons with NaN are false, so it fails here as well.
     if classes.shape != (expected,) or not np.all(classes[1:] > classes[:-1]):
         raise ValueError(
-            f"its classes are {str(classes)[:100]}; expected {expected} different labels in order, "
-            f"for a network with {outputs} outputs"
+            f"its classes are {str(classes)[:100]}; expected {expected} different, sorted labels "
+            f"for a network with {outputs} output(s)"
         )
     return classes
 
@@ -276,8 +278,11 @@ def _checked_labels(texts: Texts) -> np.ndarray:
         raise ValueError("its classes are not all strings")
     if width is None:
         return np.array(labels, dtype=object)
-    if not max(1, *map(len, labels)) <= width <= 2**16:
-        raise ValueError(f"its classes do not fit into {width} characters, or would waste memory")
+    longest = max(1, *map(len, labels))
+    if not longest <= width <= 2**16:
+        raise ValueError(
+            f"its labels have the width {width}; expected from {longest} to {2**16} characters"
+        )
     return np.array(labels, dtype=f"U{width}")
 
 

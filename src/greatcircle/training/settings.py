@@ -106,7 +106,7 @@ def fit_settings(parameters: Any, default_sizes: tuple[int, ...]) -> FitSettings
 def _checked_tolerance(tol: Any, method: Method) -> float:
     tol = method.tol if tol is None else tol
     if not isinstance(tol, Real) or not float(tol) >= 0:
-        raise ValueError(f"tol is {tol!r}; expected a number that is not negative, or None")
+        raise ValueError(f"tol is {tol!r}; expected a non-negative number, or None")
     return float(tol)
 
 

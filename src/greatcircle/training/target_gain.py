@@ -14,6 +14,8 @@ from greatcircle.data.rows import sample_rows
 from greatcircle.data.scaling import Scaling
 from greatcircle.network.network import Network
 
+__all__ = ["automatic_target_gain", "best_line", "largest_target_gain"]
+
 FOUR_LAYERS = (1.0, 100.0)
 """Smallest and largest target gain that the rule chooses for four layers."""
 
@@ -81,8 +83,8 @@ def best_line(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
 def _residual_of_line(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> float:
     """Return the mean squared residual of the best linear function of centred targets."""
     root = np.sqrt(share)[:, None]
-    left = root * (y - x @ np.linalg.lstsq(root * x, root * y, rcond=None)[0])
-    return float(np.sum(left**2))
+    residuals = root * (y - x @ np.linalg.lstsq(root * x, root * y, rcond=None)[0])
+    return float(np.sum(residuals**2))
 
 
 def _neighbour_difference(x: np.ndarray, y: np.ndarray, share: np.ndarray) -> float:

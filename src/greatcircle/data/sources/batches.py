@@ -65,9 +65,9 @@ class Batches:
             pass
         if (self._drawn, self._checksum) != (target["rows"], target["checksum"]):
             raise ValueError(
-                f"X gives other batches than before: the {target['rows']} rows drawn before the "
-                "checkpoint were not all repeated; expected the same rows in the same order, from "
-                "the beginning: use resume=False to start again"
+                f"X does not repeat the {target['rows']} rows that were drawn before the "
+                "checkpoint; expected the same rows in the same order, from the beginning: "
+                "use resume=False to start again"
             )
 
     def _next(self, rows: int) -> Rows | None:
@@ -110,7 +110,8 @@ def _joined(batches: list[Rows]) -> Rows:
 def _checked_shapes(batch: Any) -> Rows:
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         raise ValueError(
-            f"a batch is a {type(batch).__name__}; expected a tuple (X, y) or (X, y, sample_weight)"
+            f"a batch is of type {type(batch).__name__}; expected a tuple (X, y) or "
+            "(X, y, sample_weight)"
         )
     rows = Rows(*map(np.asarray, batch))
     if rows.inputs.ndim != 2 or len({len(values) for values in batch}) != 1:

@@ -122,7 +122,7 @@ def _schema(frame: pl.LazyFrame, path: Path) -> pl.Schema:
         reason = (str(error).splitlines() or ["for no stated reason"])[0]
         empty = "**" in path.parts and not any(path.parents[1].rglob("*.parquet"))
         raise ValueError(
-            f"X is {path}, which holds no Parquet file; expected at least one"
+            f"no Parquet files found: {path} (given as X); expected at least one"
             if empty
             else f"X is {path}, which cannot be read as Parquet ({reason}); expected complete files"
         ) from error

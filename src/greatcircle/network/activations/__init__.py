@@ -4,3 +4,7 @@ from greatcircle.network.activations.builtin import ACTIVATIONS, REFUSED, Activa
 from greatcircle.network.activations.declared import declare
 
 __all__ = ["ACTIVATIONS", "REFUSED", "Activation", "declare", "get"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

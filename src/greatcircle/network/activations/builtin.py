@@ -67,6 +67,9 @@ class Activation:
     max_second_derivative: float | None = None
     bounded: bool = True
 
+    def __repr__(self) -> str:
+        return f"Activation({self.name!r}, slopes={self.slopes})"
+
     def __reduce__(self) -> Any:
         """Pickle built-in activations by name: their functions are lambdas."""
         if ACTIVATIONS.get(self.name) is self:

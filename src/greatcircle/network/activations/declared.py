@@ -120,7 +120,7 @@ def declare(
     if not -1 <= low <= high <= 1:
         raise ValueError(
             f"slopes is {slopes!r}; expected (low, high) with -1 <= low <= high <= 1, "
-            "because the paper's Section 2.3 asks |ρ'| ≤ 1"
+            "because the paper's Section 2.3 requires |ρ'| ≤ 1"
         )
     activation = Activation(
         name,
@@ -197,6 +197,6 @@ def _check_derivative(activation: Activation, grid: np.ndarray) -> None:
     if not np.all(difference <= 1e-6):
         x = grid[np.argmax(np.where(np.isnan(difference), np.inf, difference))]
         raise ValueError(
-            f"derivative of activation {activation.name!r} differs from its function at "
+            f"derivative of activation {activation.name!r} disagrees with its function at "
             f"x = {x:.6g}; expected derivative(z, a, xp), where a is the value at z"
         )

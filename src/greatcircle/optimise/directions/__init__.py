@@ -50,6 +50,11 @@ __all__ = [
     "automatic",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 NEGLIGIBLE = 1e8
 """Floating-point operations: about ten milliseconds."""
 
