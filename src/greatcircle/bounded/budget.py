@@ -86,7 +86,7 @@ def fit_within(
     weights
         Where to start.
     scale
-        What each input is multiplied by before the first layer: it defines the units of the budget.
+        Factor of each input before the first layer: it defines the units of the budget.
     budget
         The Lipschitz bound.
     rounds

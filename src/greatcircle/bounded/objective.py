@@ -1,4 +1,4 @@
-"""The loss of a network in sandwich parametrisation: every point has the same Lipschitz bound."""
+"""The loss of a network as a function of sandwich layers: every point has the same bound."""
 
 from itertools import pairwise
 from typing import Any, Self
@@ -22,18 +22,18 @@ Scalar = Float[Array, ""]
 
 
 class SandwichObjective(eqx.Module):
-    """A problem whose weights are those of sandwich layers (`sandwich.py`).
+    """A problem whose weights are computed from sandwich layers (`sandwich.py`).
 
     Parameters
     ----------
     problem
         Network, loss and data.
     scale
-        What each input is multiplied by before the first layer.
+        Factor of each input before the first layer.
     bound
-        Lipschitz bound of the outputs in the inputs before they are multiplied.
+        Lipschitz bound with respect to the inputs before they are multiplied by `scale`.
     length
-        Typical length of those inputs: the unit of the biases.
+        Typical norm of those inputs: the unit of the biases.
     """
 
     problem: Problem
@@ -61,7 +61,7 @@ class SandwichObjective(eqx.Module):
         return eqx.tree_at(lambda o: o.problem, self, self.problem.with_rows(rows))
 
     def weights(self, layers: Tree) -> Weights:
-        """Return the weights of the network that sandwich layers stand for."""
+        """Return the weights of the network that sandwich layers represent."""
         return sandwich.network_weights(
             self.problem.network, layers, self.scale, self.bound, self.length
         )
@@ -79,9 +79,9 @@ class SandwichObjective(eqx.Module):
         return cache(jnp.ones((), self.unit.dtype))[0], None
 
     def conditioned(self, layers: Packed) -> Packed:
-        """Return orthonormal factors of the same network.
+        """Return layers of the same network whose G are orthonormal.
 
-        A Cholesky factor in float32 loses digits where the columns of G are nearly dependent.
+        In float32, a Cholesky factor loses digits if the columns of G are nearly dependent.
         """
         return _conditioned(self, layers)
 

@@ -1,4 +1,4 @@
-"""Sandwich layers: every network within a Lipschitz bound L, as points on spheres.
+"""Sandwich layers: every network with a given Lipschitz bound L, as points on spheres.
 
 Wang & Manchester (2023) write a network whose certificate is L as a chain of sandwich layers: for
 slopes in [0, 1], with h₀ = √L x,
@@ -30,16 +30,19 @@ __all__ = ["layers_of", "network_weights", "orthonormal", "orthonormal_factor"]
 ROOT_TWO = float(np.sqrt(2))
 
 LEAST_EIGENVALUE = 1e-6
-"""Of A Aᵀ at a start: the next layer is divided by A."""
+"""Smallest eigenvalue of A Aᵀ in a converted network: the next layer is divided by A."""
 
 LEAST_PSI = 1e-3
-"""Least Ψ at a start, relative to the root mean square of its layer: dead units have none."""
+"""Smallest Ψ in a converted network, relative to the root mean square of its layer.
+
+The multipliers of dead units are zero.
+"""
 
 
 def network_weights(
     network: Network, layers: Sequence[Array], scale: Array, bound: Array, size: Array
 ) -> Weights:
-    """Return the weights of the network that sandwich layers stand for.
+    """Return the weights of the network that sandwich layers represent.
 
     Parameters
     ----------
@@ -49,11 +52,11 @@ def network_weights(
         For each layer Aᵀ (fan_out rows), Bᵀ (fan_in rows), then the bias if the network has them,
         then log Ψ if the layer is hidden.
     scale
-        What each input is multiplied by before the first layer, none zero.
+        Factor of each input before the first layer, none of them zero.
     bound
-        L, of the outputs in the inputs before they are multiplied.
+        L, with respect to the inputs before they are multiplied by `scale`.
     size
-        Typical length of those inputs: it makes the unit of the biases.
+        Typical norm of those inputs: the unit of the biases.
     """
     signed, weights = network.activation.slopes[0] < 0, []
     root = jnp.sqrt(bound)
@@ -82,7 +85,7 @@ def orthonormal(layer: Array, rows: int) -> Array:
 
 @jax.custom_vjp
 def orthonormal_factor(G: Array) -> Array:
-    """Return Q of G = QR, by the Cholesky factor of GᵀG; its derivative has a short form."""
+    """Return Q of G = QR, by the Cholesky factor of GᵀG, with a derivative in closed form."""
     return _factor(G)[0]
 
 
@@ -114,10 +117,10 @@ def layers_of(
     bound: float,
     size: float,
 ) -> tuple[np.ndarray, ...]:
-    """Return sandwich layers of given weights, whose bound L the multipliers prove.
+    """Return sandwich layers that represent a network whose bound L the multipliers prove.
 
-    If they prove less, or A is nearly singular, so that the next layer cannot be divided by it, the
-    result stands for a nearby network, which has the bound as well.
+    If they do not prove it, or if A is nearly singular, so that the next layer cannot be divided by
+    it, the layers represent a nearby network, which has the bound.
     """
     signed, layers = network.activation.slopes[0] < 0, []
     root = np.sqrt(bound)
@@ -135,7 +138,7 @@ def layers_of(
         left, _, right = np.linalg.svd(np.vstack([A.T, B.T]), full_matrices=False)
         layer = [left @ right, bias * (psi / factor) / (root * size)]
         if hidden:
-            # A piecewise linear activation is most often the same at every Ψ.
+            # With relu and other homogeneous activations Ψ cancels.
             layer.append(np.log(psi)[None] if network.activation.curved else np.zeros((1, out)))
             undo = np.diag(1 / psi) if signed else (vectors / roots) @ vectors.T / (factor * psi)
         layers.append(np.vstack(layer).astype(np.asarray(weights[i]).dtype))

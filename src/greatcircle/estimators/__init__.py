@@ -1,12 +1,12 @@
-"""scikit-learn estimators, thin over the core.
+"""scikit-learn estimators: they validate data, call `training` and wrap its model.
 
-| module | idea |
+| module | contents |
 |---|---|
-| `regressor`, `classifier` | the estimators: what is special to numbers and to classes |
-| `base` | what they share: their parameters, how they fit, predict and are shown |
-| `training` | which rows are for what, and the descent that goes with them |
-| `parameters` | what their parameters mean, checked before any data are looked at |
-| `data` | checks of data, and a part held out |
+| `regressor`, `classifier` | the two estimators: targets, labels, losses |
+| `base` | their base class: parameters, `fit`, prediction, attributes |
+| `files` | save and load estimators |
+| `parameters` | parameters as JSON values |
+| `summary` | summary of a fitted model for notebooks |
 """
 
 from greatcircle.estimators.classifier import LipschitzClassifier

@@ -44,7 +44,7 @@ __all__ = ["LipschitzEstimator"]
 class LipschitzEstimator(ABC, BaseEstimator):
     """Base class of the regressor and the classifier."""
 
-    n_features_in_: int  # scikit-learn's `validate_data` sets it, and the next one for data frames
+    n_features_in_: int  # set by scikit-learn's `validate_data`, like the names of data frames
     feature_names_in_: np.ndarray
     model_: Model
     """The fitted model as plain NumPy arrays."""
@@ -99,7 +99,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     @abstractmethod
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
-        """Return targets as a matrix; `reset` learns their kind and names first."""
+        """Return targets as a matrix; with `reset`, store their kind first."""
 
     @abstractmethod
     def _criterion(self, outputs: int) -> Loss:
@@ -107,22 +107,22 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     @abstractmethod
     def _default_sizes(self) -> tuple[int, ...]:
-        """Return the hidden layers for hidden_layer_sizes="auto"."""
+        """Return the sizes for hidden_layer_sizes="auto"."""
 
     @abstractmethod
     def _names(self) -> Names:
-        """Return names of inputs and targets, as learnt from the data."""
+        """Return the names of inputs and targets in the data."""
 
-    def _settings(self, outputs: int | None = None) -> FitSettings:
-        """Return the settings of a fit, for a number of outputs once that is known."""
+    def _settings(self) -> FitSettings:
+        """Return the checked parameters."""
         return fit_settings(self, self._default_sizes())
 
     def _strata(self, rows: Rows) -> np.ndarray | None:
-        """Return what a validation part is balanced by."""
+        """Return the label of each row for a stratified validation part, or None."""
         return None
 
     def _low_loss(self, outputs: int) -> Rule | None:
-        """Return a rule that stops when the loss is so low that nothing is left to learn."""
+        """Return a rule that stops at a very low loss, or None."""
         return None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -241,7 +241,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return Continuation(self.model_, getattr(self, "_direction_state", None), records)
 
     def _checkpoint(self) -> Checkpoint | None:
-        """Return where the parameters want training kept, or None."""
+        """Return the checkpoint that the parameters ask for, or None."""
         if self.checkpoint is None:
             if self.resume:
                 raise ValueError(
@@ -255,7 +255,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return Checkpoint(self.checkpoint, self.checkpoint_interval, self.resume)
 
     def _fingerprint_parameters(self, stream: Source | None) -> dict[str, Any]:
-        """Return what a resumed fit must have in common; streams are known by their size."""
+        """Return parameters that must not change when a fit is resumed, and a stream's size."""
         parameters = self.get_params(deep=False)
         for name in MAY_CHANGE:
             del parameters[name]
@@ -281,7 +281,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return {"multi_output": True, "y_numeric": True}
 
     def _validated(self, X: Any, **checks: Any) -> Any:
-        """Validate rows like scikit-learn, but with an error for text that names the argument."""
+        """Validate rows with scikit-learn; for text, raise an error that names the argument."""
         try:
             return validate_data(self, X=X, dtype=np.float64, **checks)
         except ValueError as error:
@@ -305,7 +305,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return None if names is None else tuple(map(str, names))
 
     def _with_model(self, model: Model) -> Self:
-        """Become fitted with a model that was read from a file."""
+        """Return this estimator, fitted with a model that was read from a file."""
         self.model_, self.target_names_ = model, model.target_names
         self.n_features_in_ = model.sizes[0]
         if model.feature_names is not None:
@@ -369,12 +369,12 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return trained
 
     def _outputs(self, X: Any) -> np.ndarray:
-        """Outputs of the network for rows X, in the units of the targets."""
+        """Return the outputs of the network for rows X, in the units of the targets."""
         check_is_fitted(self)
         return self.model_.outputs(self._validated(X, reset=False))
 
     def jacobian(self, X: Any) -> np.ndarray:
-        """Derivatives of the outputs (for a classifier: of the logits) at each row of X.
+        """Return the derivatives of the outputs (for a classifier: of the logits) at rows X.
 
         Returns
         -------
@@ -425,8 +425,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
     ) -> list[Path]:
         """Write the fitted model for where it will run: C, ONNX, CasADi, PyTorch or NumPy.
 
-        Scaling included, and with the bound proved for the numbers of the file. A classifier
-        exports its logits. See `greatcircle.export.export`.
+        The file includes the scaling, and the bound is proved for the rounded numbers in it. A
+        classifier exports its logits. See `greatcircle.export.export`.
         """
         return export(self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units)
 

@@ -1,4 +1,4 @@
-"""Classification."""
+"""The classifier: a scikit-learn estimator whose logits have a known Lipschitz bound."""
 
 import math
 from typing import Any, Self
@@ -32,8 +32,8 @@ LOW_LOSS = 0.01
 class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     """Classification by a network whose logits have a known Lipschitz bound.
 
-    Two classes have one logit and the logistic loss, more have one each and softmax cross-entropy.
-    The logits' scale is part of the last layer's radius, and so of every bound.
+    Two classes have one logit and the logistic loss; more classes have one logit each and softmax
+    cross-entropy. The scale of the logits is part of the last layer's radius, and so of the bound.
 
     Parameters
     ----------
@@ -55,8 +55,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     Attributes
     ----------
     classes_ : array of the labels, in order
-        Numbers, bools or text. Different labels stay different: whole numbers up to 64 bits are
-        compared exactly, never as float64.
+        Numbers, bools or text. Whole numbers up to 64 bits are compared exactly, never as float64.
     weights_, network_, scaling_, history_, n_iter_, loss_, outcome_, reason_, certificate_
         As for `LipschitzRegressor`.
 
@@ -99,13 +98,13 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         return super()._with_model(model)
 
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
-        """Turn labels into 0 or 1 for two classes, otherwise one column for each class."""
+        """Return labels as 0 and 1 for two classes, otherwise as one column for each class."""
         y = exact_labels(y)
         check_classification_targets(y)
         if reset:
             self._learn_classes(y if classes is None else classes)
         labels, which = np.unique(y, return_inverse=True)
-        # As Python's numbers and text: NumPy would compare int64 with uint64 as float64.
+        # Python's numbers: NumPy would compare int64 with uint64 as float64.
         places = {label: place for place, label in enumerate(self.classes_.tolist())}
         unknown = [label for label in labels.tolist() if label not in places]
         if unknown:
@@ -161,49 +160,49 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         return stopping.LossBelow(LOW_LOSS * guess) if self.tol != 0 else None
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """One iteration on these rows; the first call decides scaling, network and classes.
+        """Take one iteration on these rows; the first call fixes scaling, network and classes.
 
         Parameters
         ----------
         X, y, sample_weight
             As for `fit`.
         classes
-            All labels there will ever be; needed in the first call, unless y has them all.
+            All labels of this and later calls; the first call needs it unless y has all of them.
         """
         return self._partial_fit(X, y, sample_weight, classes)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Logits: one for each class, or for two classes that of the second."""
+        """Return the logits: one for each class, or for two classes that of the second."""
         logits = self._outputs(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class."""
+        """Return the probability of each class."""
         check_is_fitted(self)
         return self.model_.predict_proba(self._validated(X, reset=False))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class."""
+        """Predict the most probable class."""
         check_is_fitted(self)
         return self.model_.predict(self._validated(X, reset=False))
 
 
 def exact_labels(y: Any) -> Any:
-    """Labels of which no two are merged by a change of type.
+    """Return labels in a type in which different labels stay different.
 
-    NumPy and scikit-learn turn some whole numbers into float64, which cannot hold all of them: a
-    list with numbers on both sides of 2**63, or a nullable column of pandas. They refuse others:
+    NumPy and scikit-learn convert some whole numbers to float64, which cannot hold all of them: a
+    list with numbers on both sides of 2**63, or a nullable column of pandas. They reject others:
     whole numbers in an array of objects. And a list of 1 and "1" becomes text.
 
     Returns
     -------
-    y itself where its type is safe, otherwise an array of int64, uint64 or bool.
+    y itself if its type is safe, otherwise an array of int64, uint64 or bool.
     """
     if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype != object:
         return y
     try:
         values = np.array(y, dtype=object)
-    except ValueError:  # rows of unequal length, which scikit-learn names
+    except ValueError:  # rows of unequal length, which scikit-learn reports
         return y
     kinds = {_kind(value) for value in values.flat}
     if kinds == {int}:
@@ -228,7 +227,7 @@ def _kind(value: Any) -> type:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    """Whole numbers as int64, or as uint64 where they need it."""
+    """Return whole numbers as int64, or as uint64 if they need it."""
     least, most = min(values.flat), max(values.flat)
     for kind in (np.int64, np.uint64):
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:

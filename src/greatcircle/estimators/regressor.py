@@ -1,4 +1,4 @@
-"""Regression."""
+"""The regressor: a scikit-learn estimator with a known Lipschitz bound."""
 
 from typing import Any, Self
 
@@ -34,9 +34,9 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         norm one, a bound per unit of x/‖x‖. "max": everything divided by the largest norm. None
         leaves it to the method: "paper" for the paper's, otherwise "standard".
     lipschitz
-        A budget: the certified bound of the fitted model, `certificate_.value`, is at most this, in
-        units of y per unit of X, and uses as much of it as lowers the loss (`docs/bounded.md`).
-        Not for `scaling="paper"`, which has no global bound.
+        A budget: the largest certified bound that the fitted model may have, in units of y per unit
+        of X. Training uses as much of it as lowers the loss (`docs/bounded.md`). Not for
+        `scaling="paper"`, which has no global bound.
     loss
         "squared" (also "auto") or "huber", or a loss object. A loss sees outputs and targets in the
         units of y, so Huber's `delta` is in those units.
@@ -50,11 +50,10 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         Stop when ten iterations together gain less than this fraction of the loss; 0 never stops.
         None leaves it to the method: 2e-3 for "auto" and pairs, 0 for the paper's.
     batch_size
-        Rows of the first batches. Batches grow when they can no longer tell the gradient from its
-        noise, and finally all rows are used (`docs/batches.md`). None trains on all rows from the
-        start, or, with data larger than memory, on batches of a default size. "auto" is None up to
-        32,768 rows, for the paper's methods and for a warm start; otherwise training starts with a
-        chunk of the rows.
+        Number of rows of the first batches. Batches grow when gradient noise dominates, and finally
+        all rows are used (`docs/batches.md`). None trains on all rows from the start, or, with data
+        larger than memory, on batches of a default size. "auto" is None up to 32,768 rows, for the
+        paper's methods and for a warm start; otherwise training starts with a chunk of the rows.
     early_stopping
         Hold out part of the rows, stop when its loss has not fallen for `n_iter_no_change`
         iterations, and keep the weights with the lowest one.
@@ -153,7 +152,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         )
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Take one iteration on these rows; the first call decides scaling and network.
+        """Take one iteration on these rows; the first call fixes scaling and network.
 
         The direction keeps its state from one call to the next.
         """

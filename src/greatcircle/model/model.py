@@ -38,7 +38,7 @@ class Training:
     outcome: str
     """How training ended, in one word."""
     reason: str
-    """The same in a sentence."""
+    """Why it ended, in a sentence."""
 
 
 @dataclass(frozen=True, eq=False)

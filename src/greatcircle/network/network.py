@@ -1,9 +1,9 @@
 """The fully connected network of Eq. (1), and its first two derivatives in the weights.
 
-Data are rows, so a layer is H W with `W` of shape (fan_in, fan_out). With `bias` every layer has a
-further input that is always one, and the last row of its matrix holds the biases, which therefore
-lie on the same sphere. A constant cancels in differences of outputs, so biases do not count in a
-Lipschitz bound: `linear` returns the matrices without them.
+Data are rows, so a layer is H W with `W` of shape (fan_in, fan_out). With `bias` every layer has an
+additional input that is always one, and the last row of its matrix holds the biases, which are
+therefore on the same sphere. A constant cancels in differences of outputs, so biases do not count
+in a Lipschitz bound: `linear` returns the matrices without them.
 
 `apply` and `predict` take rows and return rows. The other passes take rows of data as columns, so
 that a layer is Wᵀh: XLA's matrix products on CPUs are faster in this layout (`docs/scale.md`). They

@@ -1,9 +1,9 @@
 """Sums over rows of data, chunk by chunk and device by device.
 
-Everything that training asks of the data is a sum over rows. Up to `MAX_AT_ONCE` rows on one device
-are passed at once, and passes share their caches. More rows are passed in chunks, one after the
-other; each recomputes what it needs and adds only to the sums, so memory does not grow with the
-number of rows. That is a third more arithmetic, but from about that size on it takes less time
+Everything that training computes from the data is a sum over rows. Up to `MAX_AT_ONCE` rows on one
+device are processed at once, and passes share their caches. More rows are processed in chunks, one
+after the other; each recomputes what it needs and adds only to the sums, so memory does not grow
+with the number of rows. That is a third more arithmetic, but above this size it takes less time
 (`docs/scale.md`).
 """
 
@@ -25,17 +25,17 @@ from greatcircle._runtime import threads
 __all__ = ["DeviceRows", "HasRows", "Window", "at_once", "chunk_layout", "sample", "summed"]
 
 CHUNK = 8_192
-"""Largest chunk on several cores; on one core half of it, which fits into its cache."""
+"""Largest number of rows in a chunk; half of it on one core, to fit into its cache."""
 
 MAX_AT_ONCE = 4 * CHUNK
-"""Largest number of rows that a device passes at once."""
+"""Largest number of rows that a device processes at once."""
 
 AXIS = "rows"
 """Name of the mesh axis over devices."""
 
 
 class Window(eqx.Module):
-    """A range of chunks, as arguments of a compiled program: one program serves all ranges."""
+    """A range of chunks. It is an argument of compiled programs: one program serves all ranges."""
 
     first: Int[Array, ""]
     """Index of the first chunk."""
@@ -107,7 +107,7 @@ Quantity = Callable[..., Any]
 
 
 def at_once(rows: int) -> bool:
-    """Return whether a device passes this number of rows at once."""
+    """Return whether a device processes this number of rows at once."""
     return rows <= MAX_AT_ONCE
 
 
@@ -144,8 +144,8 @@ def sample(rows: DeviceRows, every: int, iteration: Any) -> DeviceRows:
 
     Neighbouring rows are often alike, as in a recorded flight, so a sample is spread over all rows,
     and from one iteration to the next its offset moves by about the golden section of n. After
-    `every` iterations each row was taken once. Rows on several devices are numbered through, so
-    that the sample does not depend on the number of devices.
+    `every` iterations each row was taken once. Rows are numbered across devices, so the sample does
+    not depend on the number of devices.
     """
     every = min(every, rows.count)
     if every <= 1:
@@ -180,8 +180,8 @@ def _summed_over_chunks(quantity: Quantity, objective: Any, *arguments: Any) -> 
     chunks, size = chunk_layout(rows.count)
 
     def add(total: Any, chunk: Array) -> Any:
-        # The last chunk starts earlier, so that all have the same length; rows that were counted
-        # before have weight zero there.
+        # The last chunk starts earlier, so that all have the same length; rows that an earlier
+        # chunk has counted get weight zero.
         first = jnp.minimum(chunk * size, rows.count - size)
         part = rows.pick(lambda a, axis: jax.lax.dynamic_slice_in_dim(a, first, size, axis))
         weight = part.sample_weight if window is None else part.sample_weight / window.weight

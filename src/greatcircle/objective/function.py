@@ -20,10 +20,10 @@ Scalar = Float[Array, ""]
 
 
 class _Identity:
-    """A user's object, compared by identity of this wrapper.
+    """A user's object, compared by the identity of this wrapper.
 
-    What the object holds becomes part of the compiled program, and the user may have changed it
-    since the last run: so each run has a wrapper of its own and compiles again.
+    The object's attributes become constants of the compiled program, and the user may change them
+    between runs. So each run makes a new wrapper and compiles again.
     """
 
     def __init__(self, user: Any) -> None:

@@ -72,7 +72,7 @@ class Problem(eqx.Module):
     loss
         Name or loss object: "squared", "huber", "softmax", "logistic".
     sample_weight
-        Weight of each row in the mean; by default all rows count alike.
+        Weight of each row in the mean; by default all are equal.
     dtype
         float32 or float64.
     """
@@ -173,8 +173,8 @@ class Problem(eqx.Module):
     def window(self, first: int, count: int) -> "Problem":
         """Return the problem of `count` chunks of rows from chunk `first` on.
 
-        One compiled program serves all windows of a problem, also the one of all chunks. Unit and
-        `mean_square_input` stay those of all rows.
+        One compiled program serves all windows of a problem, including the one of all chunks. Unit
+        and `mean_square_input` stay those of all rows.
         """
         rows = self.rows
         with precision(self.dtype):
@@ -269,7 +269,7 @@ class Problem(eqx.Module):
     def sampled(self, every: int, iteration: Any) -> tuple["Problem", float | Array]:
         """Return the problem of every n-th row, and the fraction of the rows it has.
 
-        A sample of a window takes rows outside it, too, and is no larger for it.
+        The sample of a window is taken from all rows, not only from those of the window.
         """
         fraction = 1 / max(1, min(every, self.count))
         if self.rows.window is not None:

@@ -2,8 +2,8 @@
 
 The rows become global JAX arrays over a mesh of all devices, and every sum over rows ends with one
 `psum` (`chunks.py`). With `jax.distributed`, each process calls `shard` with its own rows, and then
-all of them the same `descend`. The loop decides by such sums only, which are the same everywhere,
-so all processes take the same decisions.
+all call the same `descend`. Its decisions depend on such sums only, which are the same in all
+processes, so all decide alike.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ def shard(problem: Problem, weight: float | None = None) -> Problem:
     Parameters
     ----------
     problem
-        With the rows of this process. Network, loss and precision are the same in all of them.
+        With the rows of this process. Network, loss and precision must be the same in all.
     weight
         Sum of the sample weights of these rows; by default their number. Only several processes
         need it, to weight their rows relative to each other.

@@ -202,7 +202,7 @@ class _Run:
             ending=update.ending,
         )
 
-    def cut(self, update: Update, count: int) -> "_Run":
+    def rewound(self, update: Update, count: int) -> "_Run":
         """Return the run after the first `count` iterations of its last update."""
         dropped = update.records[count:]
         if not dropped or update.state_after is None:
@@ -250,16 +250,17 @@ class _Watchers:
         return [self.observe(record, sphere.unpack(weights)) for record, weights in pairs]
 
     def call_back(self, update: Update, records: list[Record]) -> tuple[int, Ending | None]:
-        """Call back for each iteration; return the number of the last one, and why it is."""
+        """Call back for each iteration; return the number of calls, and why they ended the run."""
         if self.callback is None:
             return len(records), None
-        for count, (record, weights) in enumerate(zip(records, update.weights, strict=True), 1):
-            try:
+        count = 0
+        try:
+            for count, (record, weights) in enumerate(zip(records, update.weights, strict=True), 1):
                 if self.callback(record, sphere.unpack(weights)):
                     return count, Ending(Outcome.STOPPED, "the callback asked to stop")
-            except KeyboardInterrupt:
-                return count, INTERRUPTED
-        return len(records), None
+        except KeyboardInterrupt:
+            return count, INTERRUPTED
+        return count, None
 
     def save(self, run: _Run, records: list[Record], *, now: bool = False) -> None:
         """Write the checkpoint, if there is one and if it is due."""
@@ -280,7 +281,7 @@ def _follow(
             run = run.after(update, time.perf_counter() - started)
             count, ending = watchers.call_back(update, new)
             if ending is not None:
-                run = replace(run.cut(update, count), ending=ending)
+                run = replace(run.rewound(update, count), ending=ending)
                 del records[run.recorded :]
             watchers.save(run, records)
             if run.ending is not None:

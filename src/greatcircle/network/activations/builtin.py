@@ -99,7 +99,7 @@ class Activation:
 
 
 def _magnitude(z: Any, xp: Any) -> Any:
-    """|z| whose derivative at zero is one, unlike that of `xp.abs`."""
+    """Return |z|, with derivative one at zero, unlike `xp.abs`."""
     return xp.where(z < 0, -z, z)
 
 
