@@ -229,8 +229,8 @@ class GridComparison:
         expected = (len(self.depths), len(self.widths))
         if self.ours.shape != expected or self.paper.shape != expected:
             raise ValueError(
-                f"ours has shape {self.ours.shape} and paper {self.paper.shape}; expected {expected} "
-                "for both, depths by widths"
+                f"ours has shape {self.ours.shape} and paper {self.paper.shape}; expected "
+                f"{expected} for both, depths by widths"
             )
         low = self.value_range[0]
         if self.log and low <= 0:
