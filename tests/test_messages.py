@@ -1,6 +1,6 @@
-"""Every message a user can provoke, in one list to be read: `messages.txt`.
+"""Inventory of all error messages: `messages.txt` has each call that fails and its message.
 
-`python tests/test_messages.py` writes the list anew. Read what has changed as a new user would: a
+`python tests/test_messages.py` regenerates the file. Read what has changed as a new user would: a
 message says what was given, what was expected, and what to try.
 """
 
@@ -51,21 +51,21 @@ NOT_PROVOKED = {
     "greatcircle.experiments.run:train": "Ctrl-C in a sweep; tests/experiments/test_sweep.py",
     "greatcircle.experiments.sweep:Store.writer": "tests/experiments/test_sweep.py",
 }
-"""Functions whose errors no small case reaches, and why."""
+"""Functions whose errors are not provoked here: the reason, or the test that checks them."""
 
 Site = tuple[str, int]
-"""A file and a line of it."""
+"""A source file and a line number."""
 
 
 class Provoked:
-    """What the cases said, and where in the library it was raised."""
+    """Messages of all cases, and the lines of source that raised them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.sites: set[Site] = set()
 
     def note(self, error: BaseException | None) -> None:
-        """Where an exception, and those behind it, were raised."""
+        """Record where an exception and its causes were raised."""
         while error is not None:
             trace = error.__traceback__
             while trace is not None and trace.tb_next is not None:
@@ -77,8 +77,8 @@ class Provoked:
             error = error.__context__
 
 
-class Heard(io.StringIO):
-    """Standard error that notes which exception its words are about."""
+class RecordedStderr(io.StringIO):
+    """Standard error that records the exception handled while text is written."""
 
     encoding = "utf-8"
 
@@ -86,13 +86,13 @@ class Heard(io.StringIO):
         super().__init__()
         self._provoked = provoked
 
-    def write(self, words: str, /) -> int:
+    def write(self, text: str, /) -> int:
         self._provoked.note(sys.exception())
-        return super().write(words)
+        return super().write(text)
 
 
 def provoke(folder: Path) -> Provoked:
-    """Run all cases in a folder."""
+    """Run all cases, with their files in a folder."""
     provoked = Provoked()
     names = scene(folder)
     for heading, cases in AREAS.items():
@@ -100,12 +100,12 @@ def provoke(folder: Path) -> Provoked:
         for case in cases.strip().splitlines():
             said = command(case, provoked) if case.startswith("$") else call(case, names, provoked)
             shown = case if case.startswith("$") else f">>> {case}"
-            provoked.lines += [shown, *(f"    {line}" for line in neutral(said, folder)), ""]
+            provoked.lines += [shown, *(f"    {line}" for line in normalised(said, folder)), ""]
     return provoked
 
 
 def call(case: str, names: dict[str, Any], provoked: Provoked) -> str:
-    """What a line of Python raises, or warns of."""
+    """Return the error or the warnings of a line of Python."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -117,8 +117,8 @@ def call(case: str, names: dict[str, Any], provoked: Provoked) -> str:
 
 
 def command(case: str, provoked: Provoked) -> str:
-    """What a command says on standard error, and its exit code."""
-    with contextlib.redirect_stderr(Heard(provoked)) as heard, muted():
+    """Return what a command writes to standard error, and its exit code."""
+    with contextlib.redirect_stderr(RecordedStderr(provoked)) as heard, muted():
         try:
             code = cli.main(case.split()[2:])
         except SystemExit as end:  # from the parser
@@ -134,8 +134,11 @@ def muted() -> Iterator[None]:
         yield
 
 
-def neutral(said: str, folder: Path) -> list[str]:
-    """Without what differs from machine to machine; of others' long messages the first line."""
+def normalised(said: str, folder: Path) -> list[str]:
+    """Return lines without what differs between machines.
+
+    Long messages of other libraries are cut after the first line.
+    """
     said = said.replace(str(folder), "FOLDER").replace(greatcircle.__version__, "VERSION")
     said = re.sub(r"0x[0-9a-f]{6,}", "0xADDRESS", said)
     said = re.sub(r"\d+\.\d{7,}", "NUMBER", said)
@@ -146,7 +149,10 @@ def neutral(said: str, folder: Path) -> list[str]:
 
 
 def scene(folder: Path) -> dict[str, Any]:
-    """Small data, one fitted model of each kind, and files with one fault each."""
+    """Return the names that the calls use, and write the files that they read.
+
+    Small data, one fitted model of each kind, and files with one fault each.
+    """
     names: dict[str, Any] = {name: getattr(greatcircle, name) for name in greatcircle.__all__}
     exec(
         "import numpy as np, jax.numpy as jnp, polars as pl\n"
@@ -289,7 +295,7 @@ def write_tables(folder: Path, X: np.ndarray, y: np.ndarray) -> None:
 
 
 def write_models(folder: Path, model: Any, classifier: Any) -> None:
-    """A whole file of each model, and copies with one fault each."""
+    """Write an intact file of each model, and copies with one fault each."""
     model.save(folder / "model.safetensors")
     classifier.save(folder / "classifier.safetensors")
     whole = (folder / "model.safetensors").read_bytes()
@@ -366,11 +372,11 @@ TAMPERED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "certificate": ("r", {}, {"certificate": {"value": 1e-3}}),
     "tiny": ("r", {"scaling.spread": np.full(3, 1e-300), "scaling.factor": np.array(1e-300)}, {}),
 }
-"""Of which kind of model, and which arrays and texts are other than in the whole file."""
+"""Kind of model, and the arrays and texts that differ from its intact file."""
 
 
 def tampered(tensors: Any, texts: Any, arrays: Any, words: Any) -> tuple[Any, Any]:
-    """None takes away, and a dictionary changes a part of a text that is JSON."""
+    """Replace arrays and texts: None removes one, a dictionary changes entries of a JSON text."""
     for name, value in words.items():
         if isinstance(value, dict):
             words = words | {name: json.dumps(json.loads(texts[name]) | value)}
@@ -379,13 +385,13 @@ def tampered(tensors: Any, texts: Any, arrays: Any, words: Any) -> tuple[Any, An
 
 
 def framed(header: Any) -> bytes:
-    """A file that has a header and no arrays."""
+    """Return a file with a header and no arrays."""
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text
 
 
 def resealed(data: bytes) -> bytes:
-    """With the right checksum, which anyone can compute."""
+    """Return the file with the right checksum, which anyone can compute."""
     blank = re.sub(rb'"checksum":"[0-9a-f]{64}"', b'"checksum":"' + b"0" * 64 + b'"', data)
     digest = blake2b(blank, digest_size=32).hexdigest().encode()
     return blank.replace(b"0" * 64, digest, 1)
@@ -407,7 +413,7 @@ def write_checkpoints(folder: Path, X: np.ndarray, y: np.ndarray, short: dict[st
 
 
 def changed(model: Any, **attributes: Any) -> Any:
-    """A copy with other attributes."""
+    """Return a copy with other attributes."""
     model = copy.deepcopy(model)
     for name, value in attributes.items():
         setattr(model, name, value)
@@ -415,7 +421,7 @@ def changed(model: Any, **attributes: Any) -> Any:
 
 
 def certified_as(model: Any, value: float) -> Any:
-    """A copy that claims another bound."""
+    """Return a copy whose certificate claims another bound."""
     model = copy.deepcopy(model)
     claim = replace(model.certificate_, value=value)
     model.model_ = replace(model.model_, known_certificate=claim)
@@ -432,14 +438,14 @@ def provoked_in(folder: Path) -> Provoked:
         return provoke(folder)
 
 
-def test_the_list_is_what_the_library_says(provoked):
+def test_messages_txt_is_up_to_date(provoked):
     said = "\n".join(provoked.lines)
     assert said == LIST.read_text("utf-8"), (
-        "read what is new; python tests/test_messages.py keeps it"
+        "run python tests/test_messages.py, and read what has changed"
     )
 
 
-def test_every_error_is_in_the_list(provoked):
+def test_every_raise_is_provoked(provoked):
     missing = [
         f"{place} ({Path(file).name}:{lines[0]})"
         for place, file, lines in raises()
@@ -449,12 +455,12 @@ def test_every_error_is_in_the_list(provoked):
     assert not missing, "add a case that provokes it: " + "\n".join(missing)
 
 
-def test_the_exceptions_are_needed():
+def test_functions_not_provoked_exist():
     assert set(NOT_PROVOKED) <= {place for place, *_ in raises()}
 
 
 def raises() -> Iterator[tuple[str, str, range]]:
-    """Module and function, file, and lines of each `raise` of an error of our own."""
+    """Yield module and function, file, and lines of each `raise` statement with an exception."""
     for path in sorted(SOURCE.rglob("*.py")):
         module = ".".join(("greatcircle", *path.relative_to(SOURCE).with_suffix("").parts))
         for function, node in _raises_below(ast.parse(path.read_text("utf-8")), ()):

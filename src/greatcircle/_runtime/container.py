@@ -122,7 +122,7 @@ def _check_checksum(data: bytes, checksum: str) -> None:
     if len(checksum) != len(_NO_CHECKSUM) or data.count(field) != 1 or _digest(blank) != checksum:
         raise ValueError(
             "its checksum does not match its content: it was altered or cut short after it was "
-            "written; take another copy, or save the model again"
+            "written; use an intact copy, or write the file again"
         )
 
 

@@ -106,7 +106,7 @@ def _corner(which: str, given: Corner, network: ScaledNetwork) -> np.ndarray:
         known = network.feature_names or ()
         unknown = [name for name in given if name not in known]
         if unknown:
-            there = ", ".join(known) or "there are none"
+            there = ", ".join(known) or "the inputs have no names"
             raise ValueError(
                 f"{which} has {unknown[0]!r}; expected names of inputs ({there}), or an array of "
                 f"{count} numbers"

@@ -225,7 +225,7 @@ def _selected(inputs: Any, names: Sequence[str] | None, count: int) -> np.ndarra
         elif type(entry) is not bool and isinstance(entry, int | np.integer) and 0 <= entry < count:
             selected[entry] = True
         else:
-            there = ", ".join(map(str, known)) or "there are none"
+            there = ", ".join(map(str, known)) or "the inputs have no names"
             raise ValueError(
                 f"inputs has {entry!r}; expected numbers from 0 to {count - 1}, or names of "
                 f"inputs ({there})"

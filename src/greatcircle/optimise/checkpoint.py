@@ -104,8 +104,8 @@ class Checkpoint:
     def __post_init__(self) -> None:
         if not isinstance(self.interval, int | float) or not 0 <= self.interval < math.inf:
             raise ValueError(
-                f"checkpoint_interval is {self.interval!r}; expected a number of seconds, not "
-                "negative"
+                f"checkpoint_interval is {self.interval!r}; expected a non-negative number of "
+                "seconds"
             )
         if not isinstance(self.folder, str | os.PathLike):
             raise ValueError(
