@@ -127,6 +127,8 @@ class Result(NamedTuple):
 
 
 class _Loop(NamedTuple):
+    """What the compiled loop carries from one trial to the next."""
+
     point: Point
     angle: Array
     halvings: Array
