@@ -2,11 +2,13 @@
 
 | module | contents |
 |---|---|
-| `regressor`, `classifier` | the two estimators: targets, labels, losses |
-| `base` | their base class: parameters, `fit`, prediction, attributes |
-| `files` | save and load estimators |
-| `parameters` | parameters as JSON values |
-| `summary` | summary of a fitted model for notebooks |
+| `regressor`, `classifier` | the estimators: what is special to numbers and to classes |
+| `base` | what they share: their parameters, how they fit, predict and are shown |
+| `files` | `save` and `load`: the file of a model, with the parameters of the estimator |
+| `parameters` | their parameters as JSON values, for that file |
+| `summary` | their summary for notebooks |
+
+`training` checks the parameters and trains; `data` checks the rows.
 """
 
 from greatcircle.estimators.classifier import LipschitzClassifier

@@ -1,8 +1,8 @@
 """Callbacks that write each iteration to a CSV file or to TensorBoard, during training.
 
-A callback is any function of a `greatcircle.optimise.record.Record`; training stops if it returns
-True. The callbacks here write every record immediately, so the files are complete at any time, even
-after a crash.
+The estimators take any function of a `greatcircle.optimise.record.Record` as a callback, and
+`descend` one of a record and the weights; training stops if it returns True. These write every
+record when they are called, which is after the compiled program of its iteration has ended.
 """
 
 import csv

@@ -86,7 +86,7 @@ class RowSchedule(Protocol):
 
     @property
     def rows(self) -> int:
-        """Number of rows that an iteration sees."""
+        """Number of rows that an iteration sees: it decides how many run in one program."""
         ...
 
     @property
@@ -128,7 +128,7 @@ class AllRows:
 
 
 class Source(Protocol):
-    """A supply of batches: one of `data.sources`, or a `WindowSource`."""
+    """Where batches come from: a source of `data.sources` or a `WindowSource`."""
 
     def draw(self, rows: int) -> Any:
         """Return the next batch: this many rows, fewer at the end, or None after the end."""
@@ -333,6 +333,8 @@ class GrowingBatches:
 
 class RandomBatches(eqx.Module):
     """A random batch for each step, drawn inside the compiled program.
+
+    Not a `RowSchedule`: the loop has a branch for it, in which every step is taken.
 
     Parameters
     ----------

@@ -13,6 +13,8 @@
 
 Any of them goes with any direction of `directions/`. A step proposes an angle; on all rows the loop
 accepts it only if the loss falls, and halves it otherwise.
+
+`Brent()` and `GoldenSection()` are not steps, but searches for `Majorant(search)`.
 """
 
 from greatcircle.optimise.steps.curvature import ComparedCurvature, Curvature
