@@ -40,6 +40,8 @@ __all__ = ["LostProcess", "Result", "State", "Update", "descend", "initial_state
 
 log = logging.getLogger(__name__)
 
+NON_FINITE_START = Ending(Outcome.NON_FINITE, "the loss is not finite at the start")
+
 Callback = Callable[[Record, Tree], bool | None]
 """Called after each iteration; True stops the run."""
 
@@ -83,6 +85,7 @@ class Result:
     """The best weights seen, which are the last accepted ones."""
     loss: float
     initial_loss: float
+    """Where this run started; for a continued run, where the earlier one ended."""
     outcome: Outcome
     reason: str
     """Why the run ended, in words."""
@@ -196,7 +199,8 @@ def descend(
             if checkpoint.saved is not None:
                 state, records = checkpoint.saved.state(_kept(begin)), [*checkpoint.saved.records]
         state = begin if state is None else _restarted(state, stop, records)
-        run = _Run(state, records, float(objective.unit))
+        unit = float(objective.unit)
+        run = _Run(state, records, unit, initial_loss=float(state.point.loss) * unit)
         updates = iterate(
             schedule, state, direction, step, stop, len(records), callback is not None
         )
@@ -210,8 +214,9 @@ class _Run:
     state: State
     records: list[Record]
     unit: float
+    initial_loss: float
+    """Infinite until the starting point has been evaluated."""
     evaluations: Evaluations = field(default_factory=Evaluations)
-    initial_loss: float = float("inf")
     setup_seconds: float = 0.0
     ending: Ending | None = None
 
@@ -255,6 +260,7 @@ def _consume(
             )
             if run.setup_seconds == 0:
                 run.setup_seconds = time.perf_counter() - started
+            if not np.isfinite(run.initial_loss):
                 run.initial_loss = float(update.state.point.loss) * run.unit
             if callback is not None:
                 for record, weights in zip(new, update.weights, strict=True):
@@ -370,7 +376,7 @@ class _Advance:
         result, _ = self._run(batch, state, 0, length)
         evaluations, ending = Evaluations(forward=1), None
         if int(result.status) == Status.NON_FINITE_LOSS:
-            ending = Ending(Outcome.NON_FINITE, "the loss is not finite at the start")
+            ending = NON_FINITE_START
         else:
             evaluations = evaluations.plus(self._accepted(result.point.products))
         state = State(state.radii, result.point, result.stop_state, schedule.position)
@@ -437,6 +443,8 @@ def _sampled(
     while True:
         rule = stopping.fired_rule(stop, state.stop)
         ending = None if rule is None else _rule_ending(rule)
+        if not np.isfinite(loss):
+            ending = NON_FINITE_START
         yield Update(state, (), (), spent, ending)
         if ending is not None:
             return
