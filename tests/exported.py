@@ -47,7 +47,7 @@ def case(activation="relu", scaling="standard", *, bias=True, hidden=None) -> Ca
     network = Network((12, *hidden, 3), activation, bias=bias)
     rng = np.random.default_rng(7)
     weights, fitted = initialise(
-        network, table.X, table.y, rng, scaling=scaling, headroom=1.0, dtype=np.float64
+        network, table.X, table.y, rng, scaling=scaling, target_gain=1.0, dtype=np.float64
     )
     if bias:
         for w in weights:

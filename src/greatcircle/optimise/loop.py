@@ -500,7 +500,8 @@ def _restarted(state: State, stop: Rule, records: Sequence[Record]) -> State:
     rules = stop.init()
     for record in records:
         rules = stop.update(rules, record)
-    return replace(state, stop=rules)
+    # A checkpoint has NumPy arrays.
+    return replace(state, radii=jnp.asarray(state.radii), stop=rules)
 
 
 def _unevaluated_again(point: Point) -> Point:
