@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -189,7 +189,7 @@ class _Run:
     unit: float
     initial_loss: float
     """Infinite until the starting point has been evaluated."""
-    evaluations: Evaluations = Evaluations()
+    evaluations: Evaluations = field(default_factory=Evaluations)
     setup_seconds: float = 0.0
     ending: Ending | None = None
 
