@@ -20,7 +20,7 @@ from greatcircle._runtime.precision import precision
 from greatcircle.optimise import iterations
 from greatcircle.optimise.loop import initial_state, iterate
 from greatcircle.optimise.record import Evaluations, Record
-from greatcircle.optimise.schedules import AllRows
+from greatcircle.optimise.schedules import AllRows, RandomBatches
 from small import small, thinned
 
 
@@ -245,10 +245,81 @@ def test_continuing_from_a_state_is_the_uninterrupted_run(direction, dtype):
 
     whole, first = run(s.weights, 6), run(s.weights, 3)
     second = run(first.weights, 3, first.state)
+    assert (whole.initial_loss, second.initial_loss) == (first.initial_loss, first.loss)
     for a, b in zip(whole.records[3:], second.records, strict=True):
         np.testing.assert_array_equal(a._replace(seconds=0)[1:], b._replace(seconds=0)[1:])
     for a, b in zip(whole.weights, second.weights, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def random_batches(s, iterations, **options):
+    """Train on random batches of 8 rows, 10 steps in each iteration."""
+    problem = s.problem()
+    return descend(
+        problem,
+        s.weights,
+        direction=directions.RootMeanSquare(),
+        step=steps.CosineSchedule(0.01, 80),
+        stop=stopping.MaxIter(iterations),
+        rows=RandomBatches(problem, 8, 10),
+        **options,
+    )
+
+
+def test_a_run_on_random_batches_continues_from_a_state_or_a_checkpoint(tmp_path):
+    s = small(1, activation="tanh", rows=30)
+    whole, first = random_batches(s, 8), random_batches(s, 3)
+    second = random_batches(s, 5, state=first.state)
+    assert second.initial_loss == first.loss
+    random_batches(s, 3, checkpoint=Checkpoint(tmp_path))
+    resumed = random_batches(s, 8, checkpoint=Checkpoint(tmp_path, resume=True))
+    assert_same_records(resumed.records, whole.records)
+    for rest in (second, resumed):
+        for a, b in zip(rest.weights, whole.weights, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_on_random_batches_ends_where_the_loss_is_not_finite():
+    s = small(1, activation="tanh", rows=1)
+    targets = -s.network.predict(s.weights, s.X)
+    limit = 0.2 * float(Problem(s.network, s.X, targets, dtype=np.float64).loss(s.weights))
+
+    class NotBelow(losses.Squared):
+        def of_row(self, outputs, targets):
+            value = super().of_row(outputs, targets)
+            return jnp.where(value < limit, jnp.nan, value)
+
+    problem = Problem(s.network, s.X, targets, loss=NotBelow(), dtype=np.float64)
+    result = descend(
+        problem,
+        s.weights,
+        direction=directions.RootMeanSquare(),
+        step=steps.CosineSchedule(0.002, 100_000),
+        stop=stopping.MaxIter(1000),
+        rows=RandomBatches(problem, 1, 10),
+    )
+    assert result.outcome == "non_finite"
+    assert result.reason == "the loss is not finite after a step"
+    assert 0 < len(result.records) < 1000
+    assert result.loss == result.records[-1].loss == pytest.approx(problem.loss(result.weights))
+
+
+def test_a_run_on_random_batches_from_a_loss_that_is_not_finite():
+    network, x = Network((1, 2, 1)), np.ones((5, 1))
+    problem = Problem(network, x, np.full((5, 1), 1e-10))
+    result = descend(
+        problem,
+        [np.full(shape, 1e30, np.float32) for shape in network.shapes],
+        direction=directions.RootMeanSquare(),
+        step=steps.CosineSchedule(0.01, 80),
+        stop=stopping.MaxIter(8),
+        rows=RandomBatches(problem, 2, 10),
+    )
+    assert (result.outcome, result.reason) == (
+        "non_finite",
+        "the loss is not finite at the start",
+    )
+    assert result.records == []
 
 
 def test_negative_curvature_goes_to_the_edge_of_the_trust_region():

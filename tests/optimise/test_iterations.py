@@ -431,5 +431,5 @@ def test_random_batches_repeat_by_step_and_stand_for_all_rows():
     losses = np.array([float(at(step)[1]) for step in range(400)])
     error = np.std(losses) / math.sqrt(len(losses))
     assert abs(losses.mean() - float(problem.value(weights))) < 4 * error
-    assert RandomBatches(problem, 1000, 10).at(0).count == 400
+    assert RandomBatches(problem, 1000, 10).at(jnp.asarray(0)).count == 400
     assert rows.passes == 10 * 32 / 400

@@ -1,7 +1,7 @@
 """From settings and data to a model: units, history, early stopping, budget, continuation."""
 
 import math
-from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,7 +17,8 @@ from greatcircle.model import Model
 from greatcircle.optimise.checkpoint import Checkpoint
 from greatcircle.optimise.stopping import MaxIter
 from greatcircle.training.data import FitData, Names
-from greatcircle.training.fit import Continuation, _spectral_bound, fit
+from greatcircle.training.fit import Continuation, fit
+from greatcircle.training.monitor import spectral_bound
 from greatcircle.training.settings import fit_settings
 
 RNG = np.random.default_rng(0)
@@ -28,15 +29,13 @@ DATA = FitData(Rows(X, Y), names=Names(features=("a", "b", "c"), targets=("u", "
 SQUARED = losses.Squared()
 
 
-def settings(**changes):
+def settings(iterations=8, **changes):
     parameters = LipschitzRegressor((6,)).get_params(deep=False) | changes
-    return fit_settings(SimpleNamespace(**parameters), (6,))
+    return replace(fit_settings(SimpleNamespace(**parameters), (6,)), stop=MaxIter(iterations))
 
 
 def trained(data=DATA, iterations=8, *, loss=SQUARED, seed=0, changes=None, **options):
-    return fit(
-        settings(**(changes or {})), data, loss, seed, stop=MaxIter(iterations), **options
-    ).model
+    return fit(settings(iterations, **(changes or {})), data, loss, seed, **options).model
 
 
 def loss_of(model, rows=DATA.rows):
@@ -144,13 +143,16 @@ def test_all_callbacks_see_every_iteration_and_one_may_stop():
 def test_the_bar_shows_every_record_in_the_units_of_the_data():
     shown, open_bars = [], []
 
-    @contextmanager
-    def bar():
-        open_bars.append(True)
-        yield SimpleNamespace(show=shown.append)
-        open_bars.pop()
+    class Bar:
+        show = shown.append
 
-    model = trained(bar=bar())
+        def __enter__(self):
+            open_bars.append(True)
+
+        def __exit__(self, *_):
+            open_bars.pop()
+
+    model = trained(bar=Bar())
     assert not open_bars
     assert_same_records(shown, model.training.history.rows())
 
@@ -178,11 +180,11 @@ def test_early_stopping_keeps_the_weights_with_the_lowest_validation_loss():
 
 
 def test_a_run_in_two_parts_is_the_run_in_one():
-    whole = fit(settings(), DATA, SQUARED, 0, stop=MaxIter(8))
-    first = fit(settings(), DATA, SQUARED, 0, stop=MaxIter(5))
+    whole = fit(settings(8), DATA, SQUARED, 0)
+    first = fit(settings(5), DATA, SQUARED, 0)
     records = first.model.training.history.rows()
     start = Continuation(first.model, first.direction_state, records)
-    rest = fit(settings(), DATA, SQUARED, 1, stop=MaxIter(3), start=start)
+    rest = fit(settings(3), DATA, SQUARED, 1, start=start)
     history = rest.model.training.history
     np.testing.assert_array_equal(history["iteration"], np.arange(1, 9))
     assert_same_records(history.rows()[:5], records)
@@ -192,7 +194,7 @@ def test_a_run_in_two_parts_is_the_run_in_one():
     for a, b in zip(first.model.weights, rest.model.weights, strict=True):
         assert np.linalg.norm(a) == pytest.approx(np.linalg.norm(b), rel=1e-12)
     # Without the records, the numbers begin at one; without the state, the direction begins anew.
-    alone = fit(settings(), DATA, SQUARED, 1, stop=MaxIter(3), start=Continuation(first.model))
+    alone = fit(settings(3), DATA, SQUARED, 1, start=Continuation(first.model))
     np.testing.assert_array_equal(alone.model.training.history["iteration"], [1, 2, 3])
 
 
@@ -236,7 +238,7 @@ def test_a_budget_is_a_second_run_within_it(scaling):
     assert np.all(history["spectral_bound"] > 0)
     assert model.training.loss == pytest.approx(loss_of(model), rel=1e-6)
     # It fits better than the free run's weights, scaled down to the budget.
-    scaled = trained(changes=changes, use_budget=False)
+    scaled = trained(changes=changes | {"max_iter": 0})
     assert 0.97 * budget <= scaled.certificate.value <= budget
     assert len(scaled.training.history["loss"]) == 8
     assert scaled.training.loss == pytest.approx(loss_of(scaled), rel=1e-6)
@@ -286,20 +288,20 @@ def test_the_spectral_bound_is_the_product_of_norms(seed, depth, bias, size, sca
     matrices = [w[: len(w) - bias] for w in weights]
     matrices[0] = matrices[0] / (fitted.spread * fitted.divisor)[:, None]
     expected = math.prod(np.linalg.svd(w, compute_uv=False)[0] for w in matrices)
-    assert _spectral_bound(network, fitted, tuple(weights)) == pytest.approx(expected, rel=1e-12)
+    assert spectral_bound(network, fitted, tuple(weights)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_spectral_bound_of_zero_and_of_the_targets_scale():
     network = Network((3, 4, 2))
     scaling = Scaling.fit("max", X, Y)
     zero = (np.zeros((3, 4)), np.ones((4, 2)))
-    assert _spectral_bound(network, scaling, zero) == 0
+    assert spectral_bound(network, scaling, zero) == 0
     ones = (np.ones((3, 4)), np.ones((4, 2)))
-    once = _spectral_bound(network, scaling, ones)
+    once = spectral_bound(network, scaling, ones)
     by_factor = Scaling(**{**vars(scaling), "factor": 4.0})
-    assert _spectral_bound(network, by_factor, ones) == pytest.approx(once / 4, rel=1e-14)
+    assert spectral_bound(network, by_factor, ones) == pytest.approx(once / 4, rel=1e-14)
     single = tuple(w.astype(np.float32) for w in ones)
-    assert _spectral_bound(network, scaling, single) == pytest.approx(once, rel=1e-12)
+    assert spectral_bound(network, scaling, single) == pytest.approx(once, rel=1e-12)
     assert once == pytest.approx(
         np.sqrt(12) * np.sqrt(8) / max(np.linalg.norm(row) for row in X), rel=1e-12
     )
@@ -311,6 +313,6 @@ def test_the_spectral_bound_of_the_loops_own_weights():
     weights = network.initial_weights(0, dtype=np.float64)
     scaling = Scaling.fit("standard", X, Y)
     unpacked = sphere.unpack(sphere.pack(weights))
-    assert _spectral_bound(network, scaling, unpacked) == pytest.approx(
-        _spectral_bound(network, scaling, weights), rel=1e-6
+    assert spectral_bound(network, scaling, unpacked) == pytest.approx(
+        spectral_bound(network, scaling, weights), rel=1e-6
     )

@@ -37,7 +37,7 @@ def test_the_defaults():
     assert found.stop == MaxIter(200) | DecreaseBelow(2e-3)
     assert found.hidden_layer_sizes == (8, 4)
     assert found.activation is activations.get("relu")
-    assert (found.budget, found.max_iter, found.batch_size) == (None, 200, None)
+    assert (found.budget, found.budget_iterations, found.batch_size) == (None, 60, None)
     assert found.starts_with_chunk
     assert (found.dtype, found.validation_fraction, found.patience) == ("auto", None, 10)
     assert found.callbacks == ()
@@ -101,7 +101,7 @@ def test_precision_follows_the_number_of_rows():
 
 def test_settings_are_frozen():
     with pytest.raises(FrozenInstanceError):
-        settings().max_iter = 3
+        settings().patience = 3
 
 
 @unless_types_are_checked
@@ -129,14 +129,14 @@ def test_settings_are_frozen():
             for wrong in (0, 2.5, True, None)
         ),
         *(
-            ({"tol": wrong}, "expected a number that is not negative, or None")
+            ({"tol": wrong}, "expected a non-negative number, or None")
             for wrong in (-1e-9, np.nan, "0")
         ),
         *(
             ({"lipschitz": wrong}, "expected a positive number, or None")
             for wrong in (0, -1.0, np.inf, np.nan, "1")
         ),
-        ({"max_iter": -1}, "expected a whole number, not negative"),
+        ({"max_iter": -1}, "expected a non-negative whole number"),
         ({"dtype": "float16"}, "expected 'auto', 'float32' or 'float64'"),
         ({"dtype": None}, "expected 'auto', 'float32' or 'float64'"),
         ({"activation": "gelu"}, "is refused"),

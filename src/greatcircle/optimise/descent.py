@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -53,6 +54,7 @@ class Result:
     """The best weights seen, which are the last accepted ones."""
     loss: float
     initial_loss: float
+    """At the start of this run; for a continued run, at the end of the earlier one."""
     outcome: Outcome
     reason: str
     """Why the run ended, in a sentence."""
@@ -169,7 +171,8 @@ def descend(
                 records = list(checkpoint.saved.records)
         start = start if state is None else _with_rules(state, stop, records)
         updates = iterate(schedule, start, direction, step, stop, len(records))
-        run = _Run(start, len(records), float(objective.unit))
+        unit = float(objective.unit)
+        run = _Run(start, len(records), unit, float(start.point.loss) * unit)
         return _follow(updates, run, records, _Watchers(callback, observe, checkpoint))
 
 
@@ -184,21 +187,21 @@ class _Run:
     recorded: int
     """Number of records, in this run and in those it continues."""
     unit: float
+    initial_loss: float
+    """Infinite until the starting point has been evaluated."""
     evaluations: Evaluations = field(default_factory=Evaluations)
-    initial_loss: float = float("inf")
     setup_seconds: float = 0.0
     ending: Ending | None = None
 
     def after(self, update: Update, seconds: float) -> "_Run":
         """Return the run after an update, which took place this long after the start."""
-        is_first = np.isinf(self.initial_loss)
         return replace(
             self,
             state=update.state,
             recorded=self.recorded + len(update.records),
             evaluations=self.evaluations.plus(update.evaluations),
-            initial_loss=self._loss(update.state) if is_first else self.initial_loss,
-            setup_seconds=seconds if is_first else self.setup_seconds,
+            initial_loss=self._initial_loss(update.state),
+            setup_seconds=self.setup_seconds or seconds,
             ending=update.ending,
         )
 
@@ -229,6 +232,9 @@ class _Run:
             setup_seconds=self.setup_seconds,
             state=self.state,
         )
+
+    def _initial_loss(self, state: State) -> float:
+        return self._loss(state) if np.isinf(self.initial_loss) else self.initial_loss
 
     def _loss(self, state: State) -> float:
         return float(state.point.loss) * self.unit
@@ -320,7 +326,9 @@ def _with_rules(state: State, stop: Rule, records: list[Record]) -> State:
     """Return a state to continue from, with the stopping rules as they are after the records."""
     restarted = min(int(state.restarted), len(records))
     rules = stopping.replay(stop, records, restarted)
-    return replace(state, stop=rules, restarted=np.asarray(restarted, np.int32))
+    # A checkpoint holds NumPy arrays.
+    radii, restarted = jnp.asarray(state.radii), np.asarray(restarted, np.int32)
+    return replace(state, radii=radii, stop=rules, restarted=restarted)
 
 
 def _check_method(objective: Objective, direction: Any, step: Any, stop: Any) -> None:

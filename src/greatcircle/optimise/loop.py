@@ -130,12 +130,12 @@ class _Method:
     step: Step
     stop: Rule
 
-    def evaluate(self, schedule: RowSchedule, state: State) -> Update:
+    def evaluate(self, schedule: RowSchedule, state: State, when: str = "at the start") -> Update:
         """Evaluate the point of a state on the next rows."""
         result, _ = self._run(schedule.start(), state, schedule.rows, limit=0)
         evaluations, ending = Evaluations(forward=1), None
         if int(result.status) == Status.NON_FINITE_LOSS:
-            ending = Ending(Outcome.NON_FINITE, "the loss is not finite")
+            ending = _not_finite(when)
         else:
             evaluations = evaluations.plus(self._cost_of_acceptance(result.point.products))
         return Update(
@@ -162,7 +162,8 @@ class _Method:
             ending, rows_changed = schedule.update(status, bool(records), rule)
         state = _after(state, result, schedule)
         if rows_changed:
-            update = self.evaluate(schedule, self._restarted(state, recorded))
+            restarted = self._restarted(state, recorded)
+            update = self.evaluate(schedule, restarted, "on the next rows")
             state, ending = update.state, update.ending
             evaluations = evaluations.plus(update.evaluations)
         weights = _weights_of(result, len(records))
@@ -236,10 +237,10 @@ def _iterate_on_random_batches(
     """Yield a state after each round of steps that random batches chose."""
     unit, value = float(schedule.objective.unit), schedule.loss(state.point.weights)
     state = eqx.tree_at(lambda s: s.point.loss, state, value)
-    loss, cost = float(value) * unit, Evaluations(forward=1)
-    round_cost = Evaluations(forward=schedule.passes + 1, backward=schedule.passes)
-    yield Update(state, (), (), cost, _fired(method.stop, state))
-    while _fired(method.stop, state) is None:
+    loss, round_cost = float(value) * unit, Evaluations(schedule.passes + 1, schedule.passes)
+    ending = _fired(method.stop, state) if np.isfinite(loss) else _not_finite("at the start")
+    yield Update(state, (), (), Evaluations(forward=1), ending)
+    while ending is None:
         started = time.perf_counter()
         weights = schedule.conditioned(state.point.weights)
         radii = sphere.norm(weights)
@@ -253,8 +254,7 @@ def _iterate_on_random_batches(
         )
         before, loss = loss, float(point.loss) * unit
         if not np.isfinite(loss):
-            ending = Ending(Outcome.NON_FINITE, "the loss is not finite after a step")
-            yield Update(state, (), (), round_cost, ending)
+            yield Update(state, (), (), round_cost, _not_finite("after a step"))
             return
         recorded += 1
         nan = float("nan")
@@ -272,8 +272,8 @@ def _iterate_on_random_batches(
         )
         rules = method.stop.update(state.stop, record)
         state = replace(state, radii=radii, point=point, stop=rules)
-        on_host = jax.device_get(point.weights)
-        yield Update(state, (record,), (on_host,), round_cost, _fired(method.stop, state))
+        ending, on_host = _fired(method.stop, state), jax.device_get(point.weights)
+        yield Update(state, (record,), (on_host,), round_cost, ending)
 
 
 def _after(state: State, result: ProgramResult, schedule: RowSchedule) -> State:
@@ -284,6 +284,10 @@ def _after(state: State, result: ProgramResult, schedule: RowSchedule) -> State:
 def _fired(stop: Rule, state: State) -> Ending | None:
     rule = stopping.fired_rule(stop, state.stop)
     return None if rule is None else _rule_ending(rule)
+
+
+def _not_finite(when: str) -> Ending:
+    return Ending(Outcome.NON_FINITE, f"the loss is not finite {when}")
 
 
 def _rule_ending(rule: Rule) -> Ending:
