@@ -173,7 +173,7 @@ class Terminal:
         self.shown = ""
 
     def read_until(self, words: str) -> None:
-        """Read until the words are shown or the command has ended."""
+        """Read until this text is printed or the command has ended."""
         end = time.monotonic() + 60
         while words not in self.shown and time.monotonic() < end:
             if select.select([self.ours], [], [], 0.1)[0]:

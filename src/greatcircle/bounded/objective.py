@@ -29,11 +29,11 @@ class SandwichObjective(eqx.Module):
     problem
         Network, loss and data.
     scale
-        What each input is multiplied by before the first layer.
+        Factor of each input before the first layer.
     bound
-        Lipschitz bound of the outputs in the inputs before they are multiplied.
+        Lipschitz bound of the outputs with respect to the inputs before `scale` is applied.
     length
-        Typical length of those inputs: the unit of the biases.
+        Typical norm of those inputs: the unit of the biases.
     """
 
     problem: Problem

@@ -39,7 +39,7 @@ LEAST_PSI = 1e-3
 def network_weights(
     network: Network, layers: Sequence[Array], scale: Array, bound: Array, size: Array
 ) -> Weights:
-    """Return the weights of the network that sandwich layers stand for.
+    """Return the weights of the network that sandwich layers represent.
 
     Parameters
     ----------
@@ -49,11 +49,11 @@ def network_weights(
         For each layer Aᵀ (fan_out rows), Bᵀ (fan_in rows), then the bias if the network has them,
         then log Ψ if the layer is hidden.
     scale
-        What each input is multiplied by before the first layer, none zero.
+        Factor of each input before the first layer, none zero.
     bound
-        L, of the outputs in the inputs before they are multiplied.
+        L, the Lipschitz bound with respect to the inputs before `scale` is applied.
     size
-        Typical length of those inputs: it makes the unit of the biases.
+        Typical norm of those inputs: the unit of the biases.
     """
     signed, weights = network.activation.slopes[0] < 0, []
     root = jnp.sqrt(bound)

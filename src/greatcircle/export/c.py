@@ -64,16 +64,16 @@ def files(model: RoundedModel, path: Path, *, jacobian: bool = False) -> dict[Pa
 
 @dataclass(frozen=True)
 class _Layer:
-    """What the template needs to know of a layer."""
+    """Template variables of a layer."""
 
     number: int
     inputs: int
     outputs: int
     is_last: bool
     type: str
-    """C type of its numbers and sums."""
+    """C type of the layer's weights and sums."""
     sums: str
-    """Array of its sums."""
+    """Name of the C array of its sums."""
     matrix: np.ndarray
     bias: np.ndarray | None
 

@@ -62,7 +62,7 @@ class Result:
     setup_seconds: float
     """Compilation and evaluation of the starting point."""
     state: State
-    """An argument of `descend`, to continue the run."""
+    """State of the loop; pass it to `descend` to continue the run."""
 
     @property
     def direction_state(self) -> Any:

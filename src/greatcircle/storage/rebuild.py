@@ -76,7 +76,7 @@ def _rebuild(tensors: Tensors, texts: Texts) -> Model:
 
 def _text(texts: Texts, name: str) -> str:
     if name not in texts:
-        raise ValueError(f"its metadata have no {name!r}")
+        raise ValueError(f"its metadata do not contain {name!r}")
     return texts[name]
 
 

@@ -106,7 +106,7 @@ class Beta(Protocol):
     """A formula for the β of nonlinear conjugate gradients."""
 
     def __call__(self, gradient: Tree, last: _Last) -> Float[Array, ""]:
-        """Return β, given this gradient and the last gradient and direction, transported here."""
+        """Return β; the last gradient and direction have been transported to this point."""
         ...
 
 
