@@ -93,7 +93,7 @@ def run_undisturbed(table, out) -> tuple[float, set[str]]:
 
 
 def moments() -> list[tuple[float, tuple[int, ...], float, bool]]:
-    """Return cases: share of the run's time, signals, seconds between them, older result or not."""
+    """Return cases: time as a fraction of the run, signals, seconds between them, older result."""
     rng = np.random.default_rng(0)
     kinds = ((SIGINT,), (SIGINT, SIGINT), (SIGTERM,), (SIGTERM, SIGINT))
     return [

@@ -189,11 +189,11 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
 
 
 def exact_labels(y: Any) -> Any:
-    """Labels of which no two are merged by a change of type.
+    """Return labels in a type that keeps different labels different.
 
     NumPy and scikit-learn turn some whole numbers into float64, which cannot hold all of them: a
-    list with numbers on both sides of 2**63, or a nullable column of pandas. They refuse others:
-    whole numbers in an array of objects. And a list of 1 and "1" becomes text.
+    list with numbers on both sides of 2**63, or a nullable column of pandas. They reject
+    whole numbers in an array of objects, and convert a list of 1 and "1" to text.
 
     Returns
     -------

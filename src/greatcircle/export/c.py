@@ -2,8 +2,8 @@
 
 No heap, no mutable data, loops of constant lengths. Weights are stored so that the inner loop of a
 product runs over the outputs of a layer: compilers vectorise it without reordering sums. The
-Jacobian is computed forwards, one input at a time: its stack is that of one evaluation and of the
-slopes.
+Jacobian is computed in forward mode, one input at a time, so it only needs the stack of one
+evaluation and of the slopes.
 """
 
 import re

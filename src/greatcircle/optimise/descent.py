@@ -104,8 +104,8 @@ def descend(
         Where to start: a tuple of matrices (for your own loss, any pytree of them). The norm of
         each is its radius, which never changes.
     direction
-        By default the best that the objective allows, see `directions.automatic`. The paper's is
-        `directions.Steepest()`.
+        By default `directions.automatic` chooses the best that the objective supports. The paper's
+        is `directions.Steepest()`.
     step
         By default `steps.Curvature()`, the paper's Method 1.
     stop

@@ -197,7 +197,7 @@ def _checked_scaling(sizes: tuple[int, ...], tensors: Tensors, texts: Texts) -> 
         )
     )
     scales = np.array([divisor, factor])
-    # An infinite spread is a column that does not vary.
+    # An infinite spread marks a constant column.
     if not (np.all(spread > 0) and np.all(scales > 0) and np.all(np.isfinite(scales))):
         raise ValueError("its scaling has a spread, divisor or factor that is not positive")
     if not (np.all(np.isfinite(shift)) and np.all(np.isfinite(target_shift))):

@@ -1,4 +1,4 @@
-"""The rows of a fit by purpose, and how they become problems and row schedules.
+"""Split the rows of a fit into training and validation, and make problems and row schedules.
 
 | rows | schedule |
 |---|---|

@@ -34,12 +34,12 @@ MAY_CHANGE = (
 """Parameters that may have other values when a fit is resumed."""
 
 FLOAT64_ROWS = 2000
-"""Up to this number of rows, dtype="auto" is float64: it costs next to nothing there."""
+"""Up to this number of rows, dtype="auto" is float64, which then costs almost nothing."""
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """What an estimator's parameters say."""
+    """Settings of a fit, from an estimator's parameters."""
 
     direction: Direction | None
     """None leaves the choice to `directions.automatic`."""
