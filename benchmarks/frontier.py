@@ -281,10 +281,10 @@ def ours(store: Store, data: dict[str, Table]) -> None:
 
 
 def compare(rows: list[Row], ours: list[Row], L: float) -> dict[str, Any]:
-    """Return mean and standard error of the RMS minus ours, at equal given L and at equal bound.
+    """Return mean and standard error of each rival's RMS minus ours, at equal L and at equal bound.
 
-    For the latter our curve of each split is interpolated in log L. Above its last point that
-    point is used, which favours the other method; below its first, the difference is undefined.
+    At equal bound, our curve of each split is interpolated in log L. Above its last point that
+    point is used, which favours the rival; below its first, the difference is undefined.
     """
     differences = []
     for row in rows:

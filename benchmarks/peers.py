@@ -215,7 +215,7 @@ def once(case: Case, contender: str, budget: float, count: int) -> Watch:
 
 
 def warmed_up(case: Case, contender: str) -> int:
-    """Run for a moment to compile, and return the better number of threads."""
+    """Run briefly to compile, and return the faster number of threads."""
     most = min(2, cores())
     once(case, contender, WARM_UP / 4, most)
     if CONTENDERS[contender].compiles:

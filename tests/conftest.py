@@ -1,8 +1,9 @@
 import os
 
 # Tests compile hundreds of programs and run each only briefly, so compile without optimisation,
-# which takes a quarter of the time. Flags in the environment win, to test with the compiler that
-# users have: XLA_FLAGS='--xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true'.
+# which takes a quarter of the time. Flags in the environment take precedence. To test with
+# the compiler settings of users, set
+# XLA_FLAGS='--xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true'.
 # Must be set before JAX starts.
 os.environ["XLA_FLAGS"] = (
     "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "

@@ -24,6 +24,9 @@ def main() -> None:
         address = f"127.0.0.1:{port}"
         jax.distributed.initialize(address, count, process, shutdown_timeout_seconds=wait)
     from greatcircle import Checkpoint, Network, Problem, descend, directions, shard, stopping
+    from greatcircle.optimise import iterations
+
+    iterations.MAX_LENGTH = 1  # so that process 1 can die between two iterations
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((ROWS, 4))

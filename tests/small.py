@@ -82,7 +82,7 @@ def small(
         )
         X = rng.standard_normal((rows, sizes[0]))
         sums, outputs_norm = _smallest_sum(network, weights, X)
-        if sums >= away_from_kinks and outputs_norm > 1e-3:  # and some units are active
+        if sums >= away_from_kinks and outputs_norm > 1e-3:  # some units are active
             break
     else:
         raise AssertionError(f"no draw keeps |z| above {away_from_kinks}")

@@ -14,7 +14,7 @@ from contenders.contest import Case, Watch
 
 RATES = tuple(float(f"{r:.2g}") for r in np.geomspace(1e-4, 3e-1, 12))
 SPHERE_RATES = tuple(float(f"{r:.2g}") for r in np.geomspace(1e-5, 3e-2, 12))
-"""Ten times lower, because the best rate of the other grid was its lowest."""
+"""Ten times lower than `RATES`, because on that grid the lowest rate was the best."""
 
 
 class Contender(NamedTuple):

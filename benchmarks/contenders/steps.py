@@ -20,9 +20,9 @@ WARM_UP = 3
 
 
 def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
-    """Return the median ratio of an iteration to the step timed just before it.
+    """Return the median time of an iteration relative to the step timed just before it.
 
-    Repeats as long as there is time, and at least a few times.
+    Repeats until the time is up, but at least a few times.
     """
     name, direction = KINDS[kind]
     method = METHODS[name]

@@ -1,8 +1,9 @@
 """Tracking controller: from sensor readings to motor commands, with or without a learned force.
 
 The position loop demands the force τ = m(p̈_d − Λė) − Ks − mg with s = ė + Λe, as in
-`docs/control.md`. The learned force f̂ predicts what the air contributes; the rotors make the rest.
-Since f̂ depends on the motor speeds u, these solve u = U(τ − f̂(x, u)) by fixed-point iteration.
+`docs/control.md`. The learned force f̂ predicts the aerodynamic part; the rotors must
+generate the rest. Since f̂ depends on the motor speeds u, the controller solves
+u = U(τ − f̂(x, u)) by fixed-point iteration.
 `docs/landing.md` derives the Lipschitz constant of U.
 """
 

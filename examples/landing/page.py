@@ -60,7 +60,7 @@ def centimetres(metres: float) -> str:
 
 
 def cell(value: dict[str, float], factor: float) -> str:
-    """Return a mean with half of its confidence interval as text."""
+    """Return a mean ± the half-width of its confidence interval as text."""
     half = factor * (value["high"] - value["low"]) / 2
     digits = 2 if abs(factor * value["mean"]) < 100 else 1
     return f"{factor * value['mean']:.{digits}f} ± {half:.{digits}f}"

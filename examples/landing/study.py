@@ -150,7 +150,7 @@ def run(
     landings
         Number of landings with each controller.
     seed
-        Decides the initial weights and the weather; the calibration has its own weather.
+        Random seed of the initial weights and the weather; the calibration uses different weather.
     folder
         For the exported C code.
     model

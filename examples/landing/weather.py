@@ -22,7 +22,7 @@ WIND = float(np.hypot(STEADY_WIND + GUSTS[0], GUSTS[1]))
 DEVIATIONS = np.array([0.003, 0.003, 0.0035, 0.01, 0.01, 0.02])
 """Standard deviations of the noise on x, z [m], pitch [rad], vx, vz [m/s], pitch rate [rad/s]."""
 NOISE = 3 * DEVIATIONS
-"""Largest noise, where the normal distribution is cut off."""
+"""Largest noise: the normal distribution is truncated at this value."""
 
 START_OFFSET, START_SPEED = 0.03, 0.03  # m and m/s, largest start error along each axis
 

@@ -11,7 +11,7 @@ from greatcircle.data.scaling import Scaling
 
 
 def _changed(estimator, **changes):
-    """Return a copy of an estimator whose model has other fields, and no certificate yet."""
+    """Return a copy of an estimator whose model has these fields and no certificate yet."""
     changed = copy(estimator)
     changed.model_ = replace(estimator.model_, **changes, known_certificate=None)
     return changed

@@ -141,7 +141,7 @@ def test_choices_are_those_of_the_library():
 
 @pytest.fixture
 def wrong(flight, tmp_path):
-    """A folder of files with one fault each."""
+    """Return a folder of files with one defect each."""
     flight = flight.with_columns(pl.lit("calm").alias("weather"), pl.lit(7).alias("one"))
     flight.write_csv(tmp_path / "good.csv")
     hole = pl.when(pl.int_range(pl.len()) == 4).then(None).otherwise(pl.col("vx"))

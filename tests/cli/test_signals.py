@@ -93,7 +93,7 @@ def run_undisturbed(table, out) -> tuple[float, set[str]]:
 
 
 def moments() -> list[tuple[float, tuple[int, ...], float, bool]]:
-    """Return cases: share of the run's time, signals, seconds between them, older result or not."""
+    """Return cases: time as a fraction of the run, signals, seconds between them, older result."""
     rng = np.random.default_rng(0)
     kinds = ((SIGINT,), (SIGINT, SIGINT), (SIGTERM,), (SIGTERM, SIGINT))
     return [
@@ -173,7 +173,7 @@ class Terminal:
         self.shown = ""
 
     def read_until(self, words: str) -> None:
-        """Read until the words are shown or the command has ended."""
+        """Read until this text is printed or the command has ended."""
         end = time.monotonic() + 60
         while words not in self.shown and time.monotonic() < end:
             if select.select([self.ours], [], [], 0.1)[0]:

@@ -46,7 +46,7 @@ def parquet(tmp_path):
 
 @pytest.fixture
 def small_stream(monkeypatch):
-    """Streams as long ones are treated, with few rows."""
+    """Lower the size limits, so that a few rows are treated like a long stream."""
     monkeypatch.setattr(fit_data, "SAMPLE", 1000)
     monkeypatch.setattr(fit_data, "FIRST_BATCH", 100)
     monkeypatch.setattr(fit_data, "LARGEST_BATCH", 800)
@@ -81,7 +81,7 @@ def test_runs_of_parquet_rows_are_rows_of_the_file(parquet):
     rows = drawn.draw(100)
     where = [np.flatnonzero(np.all(row == TABLE.X, axis=1))[0] for row in rows.inputs]
     np.testing.assert_array_equal(rows.targets, TABLE.y[where])
-    assert len(np.unique(np.diff(where) == 1)) == 2  # runs, from several positions
+    assert len(np.unique(np.diff(where) == 1)) == 2  # several runs of consecutive rows
     np.testing.assert_array_equal(drawn.draw(6000).inputs, TABLE.X)
 
 

@@ -130,7 +130,7 @@ FAILURES = {
 def test_a_failure_leaves_nothing_and_says_what_to_do(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    if name == "stalled.csv":  # the others must fail for their own reason, on a busy machine too
+    if name == "stalled.csv":  # others must not time out on a busy machine
         monkeypatch.setattr(download, "TIMEOUT", 0.5)
     with pytest.raises(DownloadError, match=FAILURES[name]) as caught:
         download.fetch(server.url(name), "data.csv", git_blob(GOOD))

@@ -260,7 +260,7 @@ def test_residual_depends_on_every_input_of_the_physics(name: str, change: float
     assert np.linalg.norm(moved - force(state)) > 0.05  # N
 
 
-# Against the surrogate of the real flight
+# Comparison with the surrogate of the real flight
 
 
 def test_columns_are_those_of_the_surrogate(surrogate: dict[str, Array]) -> None:

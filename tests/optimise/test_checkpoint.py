@@ -101,7 +101,7 @@ def test_a_stream_in_two_parts_is_the_stream_in_one(tmp_path, kind, changes):
     whole = model(**changes).fit(*stream(kind, tmp_path))
     assert whole.n_iter_ > 2
     model(tmp_path, **{**changes, "max_iter": 2}).fit(*stream(kind, tmp_path))
-    for _ in range(2):  # then there is nothing to do
+    for _ in range(2):  # the second time, training is already complete
         rest = model(tmp_path, resume=True, **changes).fit(*stream(kind, tmp_path))
         same(whole, rest)
 

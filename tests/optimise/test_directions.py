@@ -247,7 +247,7 @@ def test_conjugate_gradients_restart_if_they_would_lead_uphill():
     direction = ConjugateGradient()
     position, state, _ = run(direction, s.problem(), s.weights)[1]
     steepest = RiemannianGradient().choose(position, ()).heading
-    # With a very long last direction along the gradient, the sum leads uphill.
+    # With a very long last direction along the gradient, the sum points uphill.
     uphill = sphere.project(position.arc.weights, position.gradient, position.radii)
     state = state._replace(gradient=sphere.scale(uphill, 1e-3), direction=sphere.scale(uphill, 1e6))
     choice = choose(direction, position, state)

@@ -262,9 +262,9 @@ def cosine(w):
     [
         # The rows that chose the step accept it, other rows do not.
         (0.1, lambda w: 2 - w[0][0, 0], 2),
-        # Both refuse the first trial, which is halved; then the rows that chose accept.
+        # Both reject the first trial, which is halved; then the rows that chose the step accept.
         (6.0, lambda w: 2 - w[0][0, 1], 4),
-        # A turn too small to matter is refused without asking.
+        # A negligible turn is rejected without evaluating the chooser.
         (1e-17, lambda w: 2 - w[0][0, 0], 1),
     ],
 )
@@ -275,7 +275,8 @@ def test_other_rows_may_refuse_a_step(angle, other, asked):
     batch = Batch(judge, chooser, np.asarray(True))
     result = run(start, 1, evaluated, problem=batch, **options)
     assert (int(result.recorded), int(result.status)) == (0, Status.TOO_NOISY)
-    # The judge evaluates the point and every trial; the chooser is asked where that matters.
+    # The judge evaluates the start and every trial; the chooser evaluates the trials that the
+    # judge rejects, unless they are negligible.
     assert int(result.forward) == 1 + asked
     agreeing = run(
         start, 1, evaluated, problem=Batch(chooser, chooser, np.asarray(True)), **options

@@ -507,7 +507,7 @@ def test_every_array_is_needed(name, path):
 @pytest.mark.parametrize("name", sorted(TEXTS.keys() - {"versions"}))
 def test_every_text_is_needed(name, path):
     others = {n: text for n, text in TEXTS.items() if n != name}
-    refused(pack(TENSORS, others), path, f"its metadata have no '{name}'")
+    refused(pack(TENSORS, others), path, f"its metadata do not contain '{name}'")
     for wrong in ("", "[]", "null", "NaN", "[" * 100_000, "eval", '{"a": NaN}', '{"a": 1}'):
         refused(pack(TENSORS, others | {name: wrong}), path)
 

@@ -1,4 +1,4 @@
-"""Rows of a fit by purpose: validation part, problems, and the row schedule of each kind."""
+"""Training and validation rows of a fit: the split, its problems, and all row schedules."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -93,7 +93,7 @@ def _texts(header: dict[str, Any]) -> Texts:
         )
     for name, text in texts.items():
         if not isinstance(text, str):
-            raise ValueError(f"its metadata have {name}={text!r}; expected text")
+            raise ValueError(f"its metadata contain {name}={text!r}; expected text")
     return texts
 
 

@@ -35,7 +35,7 @@ def cores() -> int:
 
 @cache
 def _libraries() -> Any:
-    """Find the libraries, once: it takes longer than the bound of a small network."""
+    """Find the libraries once: the search takes longer than bounding a small network."""
     import scipy.linalg  # noqa: F401, only loaded libraries are found, and JAX loads it late
     from threadpoolctl import ThreadpoolController
 

@@ -25,13 +25,13 @@ STEPS = 200
 """Steps of the ascent."""
 
 RADII = (0.1, 0.3, 1.0, 3.0)
-"""Distance of the starts from the middle of the data, in units of the network's inputs."""
+"""Distances of the starts from the centre of the data, in units of the network's inputs."""
 
 FIRST_WIDTH, LAST_WIDTH = 1.0, 1e-2
 """‖v‖ at the first and the last step, relative to ‖x‖."""
 
 SCREENED = 16
-"""Random points for each start; half of the starts are the steepest of them."""
+"""Random candidates per start; the steepest candidates become half of the starts."""
 
 POWER_STEPS = 10
 """Steps of the power method before x moves."""

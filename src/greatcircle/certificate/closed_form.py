@@ -73,9 +73,9 @@ def fast(
     min_input_norm: float | None = None,
     orientation: str | None = None,
 ) -> Certificate:
-    """Return the bound of ECLipsE-Fast; for slopes in [−1, 1] the spectral product.
+    """Return the ECLipsE-Fast bound, or the spectral product if slopes are in [−1, 1].
 
-    Never above the spectral product. Parameters as for `tight`.
+    It is never above the spectral product. Parameters as for `tight`.
     """
     network = as_scaled_network(weights, biases, activation, inputs, min_input_norm, orientation)
     return best_certificate(network, "fast", closed_form_candidates(network))

@@ -2,8 +2,8 @@
 
 A controller that compensates a learned force f(x, u) is implicit in the control u. It solves
 u = u₀ − B⁻¹ f(x, u) by a fixed-point iteration, which contracts if ‖B⁻¹‖ L_u < 1 (`contraction`).
-The remaining error of the model, and the change of the force until the next control, keep the
-tracking error from vanishing; `ultimate_bound` says how large it can stay. `docs/control.md`
+Because of the model's residual error and the change of the force until the next control, the
+tracking error does not vanish; `ultimate_bound` limits how large it can remain. `docs/control.md`
 derives both, after Shi et al. 2019 (Neural Lander).
 """
 

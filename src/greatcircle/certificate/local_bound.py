@@ -92,7 +92,7 @@ def _box(
 def _candidates(network: ScaledNetwork, slopes: Sequence[np.ndarray]) -> Iterator[Candidate]:
     """Compute multipliers for the slopes in the box, and for wider ones."""
     yield Candidate(*optimal_multipliers(network.matrices, slopes), slopes)
-    # Units that are linear in the box need large multipliers; with wider slopes they do not.
+    # A unit that is linear in the box needs a large multiplier; a wider slope interval avoids that.
     if any(np.any(s[:, 0] > 0) for s in slopes):
         wider = [np.stack([np.minimum(s[:, 0], 0.0), s[:, 1]], axis=1) for s in slopes]
         yield Candidate(*optimal_multipliers(network.matrices, wider), wider)

@@ -360,7 +360,7 @@ def gram_factor(a: np.ndarray) -> np.ndarray:
     balanced = np.ldexp(a, -exponents)
     gram = balanced @ balanced.T
     # Rounding errors of the Gram matrix (Higham 2002, Eq. 3.5) and of its factor (Theorem 10.3) are
-    # each at most this part of the trace; doubled.
+    # each at most half of this part of the trace.
     part = 2 * (_gamma(columns + 8) + _gamma(rows + 4))
     root = np.linalg.cholesky(gram + part * np.trace(gram) * np.eye(rows))
     return np.ldexp(root, exponents)

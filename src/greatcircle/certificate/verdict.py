@@ -1,8 +1,8 @@
 """Check a certificate against a fitted model or the matrices of a network.
 
 `proof.find_flaw` checks the proof. For a model, all other fields of the certificate are compared
-with the model: units, activation, and where the bound holds. Matrices alone do not tell these, and
-the verdict lists them as taken on trust.
+with the model: units, activation, and where the bound holds. Matrices alone do not contain
+them, so the verdict lists them as taken on trust.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ DECLARED_SLOPES = ("slopes that a user declared for the activation",)
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a certificate proves its bound, and why not. Its truth value is the answer.
+    """Whether a certificate proves its bound, and if not, why. Its truth value is the answer.
 
     Parameters
     ----------

@@ -44,18 +44,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Parquet file",
     )
     add("--path", type=Path, help="neural-fly: path of your copy of the data")
-    add("--conditions", nargs="+", default=["nowind"], help="neural-fly: default nowind")
-    add("--inputs", nargs="+", metavar="COLUMN", help="of a file; default: all numeric columns")
-    add("--targets", nargs="+", metavar="COLUMN", help="of a file")
+    add(
+        "--conditions",
+        nargs="+",
+        default=["nowind"],
+        help="neural-fly: wind conditions (default: nowind)",
+    )
+    add(
+        "--inputs",
+        nargs="+",
+        metavar="COLUMN",
+        help="input columns of a data file (default: all other numeric columns)",
+    )
+    add("--targets", nargs="+", metavar="COLUMN", help="target columns of a data file")
     add("--seeds", type=int, default=exp1.SEEDS, help=f"runs of each kind (default: {exp1.SEEDS})")
     add(
         "--methods",
         nargs="+",
         default=list(exp1.ITERATIONS),
         choices=list(exp1.ITERATIONS),
-        help="exp1: default ad mm",
+        help="exp1: methods to compare (default: ad mm)",
     )
-    add("--method", default="ad", choices=list(METHODS), help="exp2: default ad")
+    add("--method", default="ad", choices=list(METHODS), help="exp2: method (default: ad)")
     add("--direction", choices=list(DIRECTIONS), help="exp2: instead of the method's direction")
     add("--step", choices=list(STEPS), help="exp2: instead of the method's step")
     add(
@@ -64,10 +74,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="exp2: instead of the method's initial weights",
     )
     add("--scaling", choices=list(SCALINGS), help="exp2: instead of the method's scaling")
-    add("--iterations", type=int, help="instead of the paper's number")
+    add("--iterations", type=int, help="iterations of each run (default: as in the paper)")
     add("--jobs", type=int, default=threads.cores(), help="processes (default: all cores)")
-    add("--cluster", metavar="ADDRESS", help="of a Dask scheduler, instead of --jobs")
-    add("--out", type=Path, metavar="DIR", help="default: runs/exp1 or runs/exp2")
+    add("--cluster", metavar="ADDRESS", help="address of a Dask scheduler; replaces --jobs")
+    add("--out", type=Path, metavar="DIR", help="output folder (default: runs/exp1 or runs/exp2)")
     output.add_json(parser)
 
 

@@ -1,4 +1,4 @@
-"""Read a CSV or Parquet file as it is into a polars data frame, and check its column names.
+"""Read a CSV or Parquet file into a polars data frame, and check its column names.
 
 A column without a name gets the one that pandas gives it, "Unnamed: 0" for the first column. Such
 columns, and `__index_level_0__` of pandas' Parquet files, are row numbers saved along with the

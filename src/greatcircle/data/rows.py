@@ -76,7 +76,7 @@ def unit_rows(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return x/‖x‖ of each row, zero for a row of zeros, and ‖x‖ as two factors, each a column.
 
     The factors are the largest entry and the norm of the row divided by it: their product may
-    overflow, and below the smallest normal number it loses digits.
+    overflow, or lose precision below the smallest normal number.
     """
     x = np.asarray(x, np.float64)
     largest = np.max(np.abs(x), axis=1, keepdims=True)

@@ -77,7 +77,7 @@ def fetch(url: str, name: str, git_blob: str, *, cache: str | PathLike[str] | No
 
 
 def _download_checked(url: str, received: Path, git_blob: str, path: Path) -> None:
-    """Download a file and check it; `path` is its final path, for the error."""
+    """Download a file and check it; `path`, its final path, is named in errors."""
     # A file that the user saves at that path is checked like any file in the cache.
     by_hand = (
         f"download {url} by hand, and save it as {path} or give the loader the path of your copy"

@@ -161,8 +161,8 @@ def generate(rows: int = 28_001, *, seed: int = 0, noise_variance: float = 0.217
             "non-negative variance in N²: use 0 for forces without noise"
         )
     rng = np.random.default_rng(seed)
-    # The plan takes a fixed number of draws and the noise comes last, row by row: this and the
-    # closed form of the flight make a shorter table the beginning of a longer one.
+    # The plan uses a fixed number of random draws, the flight has a closed form, and the noise is
+    # drawn last, row by row. So a shorter table is the beginning of a longer one.
     plan = _draw_plan(rng)
     # One sample before and one after, for central differences of the attitude.
     time = np.arange(-1, rows + 1) / RATE
@@ -231,12 +231,12 @@ def thrust_axis(quaternion: ArrayLike) -> Array:
 
 
 def _thrust_gain(z: ArrayLike, vehicle: Quadrotor) -> Array:
-    """Return true over nominal thrust."""
+    """Return the ratio of true to nominal thrust."""
     return (1 + vehicle.thrust_mismatch) * ground_gain(z, vehicle)
 
 
 def _isotropic_drag(velocity: Array, vehicle: Quadrotor) -> Array:
-    """Return the part of the drag against the velocity, over the velocity [N s/m]."""
+    """Return the drag component opposite to the velocity, divided by the speed [N s/m]."""
     return vehicle.rotor_drag + vehicle.fuselage_drag * np.sqrt(_dot(velocity, velocity))
 
 

@@ -161,7 +161,7 @@ def load_raw() -> Table:
     Returns
     -------
     Table
-        As of `build`.
+        Same as for `build`.
     """
     return build(POSE.fetch(), VELOCITY.fetch(), MOTORS.fetch())
 

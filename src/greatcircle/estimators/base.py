@@ -103,7 +103,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     @abstractmethod
     def _criterion(self, outputs: int) -> Loss:
-        """Return the loss for a number of outputs."""
+        """Return the loss for this number of outputs."""
 
     @abstractmethod
     def _default_sizes(self) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
 def fingerprint(table: Table) -> str:
-    """Return a hash of the numbers of a table."""
+    """Return a hash of a table's column names and numbers."""
     digest = hashlib.sha256(repr((table.inputs, table.targets, len(table))).encode())
     for part in (table.X, table.y):
         digest.update(np.ascontiguousarray(part).tobytes())

@@ -2,8 +2,8 @@
 
 No heap, no mutable data, loops of constant lengths. Weights are stored so that the inner loop of a
 product runs over the outputs of a layer: compilers vectorise it without reordering sums. The
-Jacobian is computed forwards, one input at a time: its stack is that of one evaluation and of the
-slopes.
+Jacobian is computed in forward mode, one input at a time, so it only needs the stack of one
+evaluation and of the slopes.
 """
 
 import re
@@ -64,16 +64,16 @@ def files(model: RoundedModel, path: Path, *, jacobian: bool = False) -> dict[Pa
 
 @dataclass(frozen=True)
 class _Layer:
-    """What the template needs to know of a layer."""
+    """Template variables of a layer."""
 
     number: int
     inputs: int
     outputs: int
     is_last: bool
     type: str
-    """C type of its numbers and sums."""
+    """C type of the layer's weights and sums."""
     sums: str
-    """Array of its sums."""
+    """Name of the C array of its sums."""
     matrix: np.ndarray
     bias: np.ndarray | None
 

@@ -124,7 +124,7 @@ def _input_names(model: Model) -> tuple[str, ...]:
 
 def _output_names(model: Model) -> tuple[str, ...]:
     outputs = model.sizes[-1]
-    if model.classes is not None:  # two classes have the logit of the second
+    if model.classes is not None:  # with two classes, the only logit is that of the second
         return tuple(f"logit_{label}" for label in model.classes[-outputs:])
     return tuple(model.target_names) or tuple(f"y{i}" for i in range(outputs))
 

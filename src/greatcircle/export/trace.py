@@ -116,7 +116,7 @@ class _Trace:
 
 
 class _Namespace:
-    """The namespace `xp` of symbols."""
+    """Array namespace `xp` whose functions record operations on symbols."""
 
     nan = math.nan
 

@@ -18,7 +18,7 @@ def encode(figure: "Figure") -> dict[str, bytes]:
         # No date in the PDF: the same run gives the same file.
         metadata: dict[str, Any] = {"CreationDate": None} if suffix == ".pdf" else {}
         figure.savefig(file, format=suffix[1:], dpi=150, metadata=metadata)
-        figure.set_layout_engine("none")  # keep the layout: it takes longer than drawing
+        figure.set_layout_engine("none")  # compute the layout once: it takes longer than drawing
         files[suffix] = file.getvalue()
     return files
 

@@ -42,7 +42,7 @@ class Arc(eqx.Module):
         return sphere.norm(self.heading)
 
     def derivatives(self, order: int) -> list[Tree]:
-        """Return γ^(k)(0) for k = 1 to `order`: after γ', each is −s² times the one two before."""
+        """Return γ^(k)(0) for k = 1 to `order`, where γ^(k+2) = −s² γ^(k)."""
         moments = [self.weights, self.velocity]
         for _ in range(order - 1):
             moments.append(sphere.scale(moments[-2], -(self.speeds**2)))

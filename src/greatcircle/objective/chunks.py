@@ -72,7 +72,7 @@ class DeviceRows(eqx.Module):
         return self.mesh is not None or self.window is not None or not at_once(self.count)
 
     def with_weight(self, sample_weight: Array) -> "DeviceRows":
-        """Return the same rows with other weights, and no window."""
+        """Return the same rows with new sample weights and no window."""
         return DeviceRows(
             self.inputs, self.targets, sample_weight, self.columns_first, self.mesh, None
         )

@@ -129,7 +129,7 @@ class Checkpoint:
         return Path(self.folder) / NAME
 
     def bound_to(self, objective: Any, direction: Any, step: Any) -> "Checkpoint":
-        """Return the checkpoint with the fingerprint of a problem, unless it has one."""
+        """Return a copy with the fingerprint of the problem; keep a fingerprint that is given."""
         if self.fingerprint is not None:
             return self
         network = getattr(objective, "network", None)

@@ -64,7 +64,7 @@ class Result:
     setup_seconds: float
     """Compilation and evaluation of the starting point."""
     state: State
-    """An argument of `descend`, to continue the run."""
+    """State of the loop; pass it to `descend` to continue the run."""
 
     @property
     def direction_state(self) -> Any:
@@ -106,8 +106,8 @@ def descend(
         Where to start: a tuple of matrices (for your own loss, any pytree of them). The norm of
         each is its radius, which never changes.
     direction
-        By default the best that the objective allows, see `directions.automatic`. The paper's is
-        `directions.Steepest()`.
+        By default `directions.automatic` chooses the best that the objective supports. The paper's
+        is `directions.Steepest()`.
     step
         By default `steps.Curvature()`, the paper's Method 1.
     stop

@@ -94,7 +94,7 @@ def iterate(
     state
         Where to start.
     direction, step, stop
-        The method, and when it ends.
+        Descent direction, step rule and stopping rule.
     recorded
         Number of iterations before this run.
     """

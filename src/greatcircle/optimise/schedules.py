@@ -351,7 +351,7 @@ class RandomBatches(eqx.Module):
     size: int = eqx.field(static=True, default=256)
     steps: int = eqx.field(static=True, default=100)
 
-    def at(self, step: Array) -> Objective:
+    def at(self, step: Array | int) -> Objective:
         """Return the objective of the batch of a step."""
         rows = self.objective.rows
         key = jax.random.fold_in(jax.random.key(0), step)

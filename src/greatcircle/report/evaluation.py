@@ -58,7 +58,7 @@ class Evaluation:
         }
 
     def learning_curves(self, axis: str = "loss") -> LearningCurves:
-        """Return the training loss, the validation loss if there was early stopping, the angle."""
+        """Return the curves of training loss, angle and, with early stopping, validation loss."""
         history = self.training.history
         loss, validation = history["loss"], history["validation_loss"]
         start = loss[0] + history["actual"][0] if len(loss) else self.training.loss

@@ -1,4 +1,4 @@
-"""Figures and page of a fit, as the bytes of files by name."""
+"""Figures and HTML report of a fit, as file contents by name."""
 
 from collections.abc import Mapping
 from typing import Any

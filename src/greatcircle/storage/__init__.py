@@ -36,7 +36,7 @@ def save(model: Any, path: str | PathLike[str], texts: Mapping[str, str] | None 
         A name that ends in .safetensors, in a folder that exists. An existing file is replaced
         atomically: a reader sees the old one or the new one.
     texts
-        Further texts to store, by name.
+        Additional metadata strings, by name.
 
     Raises
     ------

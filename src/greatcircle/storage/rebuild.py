@@ -76,7 +76,7 @@ def _rebuild(tensors: Tensors, texts: Texts) -> Model:
 
 def _text(texts: Texts, name: str) -> str:
     if name not in texts:
-        raise ValueError(f"its metadata have no {name!r}")
+        raise ValueError(f"its metadata do not contain {name!r}")
     return texts[name]
 
 
@@ -197,7 +197,7 @@ def _checked_scaling(sizes: tuple[int, ...], tensors: Tensors, texts: Texts) -> 
         )
     )
     scales = np.array([divisor, factor])
-    # An infinite spread is a column that does not vary.
+    # An infinite spread marks a constant column.
     if not (np.all(spread > 0) and np.all(scales > 0) and np.all(np.isfinite(scales))):
         raise ValueError("its scaling has a spread, divisor or factor that is not positive")
     if not (np.all(np.isfinite(shift)) and np.all(np.isfinite(target_shift))):

@@ -76,7 +76,7 @@ def fit(
     settings, data, loss
         What to train, on which rows.
     seed
-        Of the initial weights and of the order of batches.
+        Random seed of the initial weights and of the order of batches.
     start
         A model to continue from; None starts with random weights.
     checkpoint

@@ -30,12 +30,12 @@ IN_UNITS = ("loss", "slope", "curvature", "predicted", "actual", "validation_los
 
 @dataclass(frozen=True)
 class Monitor:
-    """What follows one run of a fit.
+    """Monitor one run of a fit: validation, early stopping, callbacks and progress bar.
 
     Parameters
     ----------
     network, scaling
-        Of the model that is trained.
+        Network and scaling of the model that is trained.
     validation
         The problem of the rows held out, or None.
     early
@@ -58,7 +58,7 @@ class Monitor:
 
     @property
     def unit(self) -> float:
-        """The loss in the units of the targets is this times that of the scaled targets.
+        """Factor from the loss of the scaled targets to the loss in the units of the targets.
 
         Only the squared loss is trained on scaled targets; for others the factor is one.
         """

@@ -33,7 +33,7 @@ class Batches:
         self._drawn = self._checksum = 0
 
     def sample(self, rows: int) -> Rows | None:
-        """Return the first rows, each once, and keep them to be drawn later."""
+        """Return the first rows, each once, and keep them for later draws."""
         first = self._next(rows)
         self._buffer = [] if first is None else [first, *self._buffer]
         return first

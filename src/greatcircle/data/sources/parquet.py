@@ -21,7 +21,7 @@ __all__ = ["Parquet"]
 
 
 class Parquet:
-    """A source of the rows of a Parquet file, of a folder of them, or of a pattern."""
+    """A source of the rows of a Parquet file, a folder of them, or a glob pattern."""
 
     RUNS = 32
     """Runs of neighbouring rows in a batch: single rows would be slow to read."""

@@ -71,7 +71,7 @@ def skip_held_out(held_out: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 
 def encode_position(state: Mapping[str, Any]) -> np.ndarray:
-    """Return a position as bytes: the state of a generator has whole numbers of 128 bits."""
+    """Return a position as bytes, because a generator's state contains 128-bit integers."""
     return np.frombuffer(json.dumps(state).encode(), np.uint8)
 
 

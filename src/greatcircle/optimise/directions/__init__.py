@@ -12,7 +12,7 @@
 
 A direction is a pair of pure functions: `init` makes its state, `choose` returns the heading at a
 point and the state for the next one. Headings are tangent, and scaled so that the fastest layer has
-angular speed one (`RootMeanSquare` excepted): then an angle bounds the turn of every layer.
+angular speed one (except by `RootMeanSquare`), so no layer turns by more than the angle.
 
 Distances on the spheres are in radians: the gradient of layer i in that metric is μ_i times the
 tangent part of its Euclidean gradient, and inner products of headings are sums over the layers. So

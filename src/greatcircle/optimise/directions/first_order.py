@@ -46,7 +46,7 @@ class Steepest:
 
 @dataclass(frozen=True)
 class RiemannianGradient:
-    """Each layer at a speed proportional to its gradient: steepest descent per radian."""
+    """Steepest descent per radian: each layer's speed is proportional to its gradient."""
 
     def check(self, objective: Objective) -> None:
         """Accept every objective."""

@@ -51,7 +51,7 @@ class _Factors(NamedTuple):
     inputs: InputFactors
     """Second moments of each layer's inputs."""
     slopes: OutputFactors
-    """Second moments of the loss's slope in each layer's outputs."""
+    """Second moments of the gradient of the loss with respect to each layer's outputs."""
     last_directions: Packed
     """The last two, stacked."""
     model: QuadraticModel

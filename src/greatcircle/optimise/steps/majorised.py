@@ -176,7 +176,7 @@ class ClosedForm:
         beta = -start.slope
         scale = reach**2 * objective.criterion.curvature / objective.unit
         ratio = beta / (layers * jnp.where(scale > 0, scale, 1))
-        # x − 1 = (√(1 + 4 ratio) − 1) / 2, rationalised: small angles keep their digits.
+        # x − 1 = (√(1 + 4 ratio) − 1) / 2, rationalised to avoid cancellation at small angles.
         excess = 2 * ratio / (1 + jnp.sqrt(1 + 4 * ratio))
         angle = jnp.log1p(excess) / layers
         predicted = beta * angle - 0.5 * scale * excess**2

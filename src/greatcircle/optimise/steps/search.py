@@ -159,7 +159,7 @@ def _brent_update(
     """Return the state after the evaluation of a point."""
     started = s.evaluations > 0
     better = ~started | (fx <= s.at_best)
-    # The new point or the best one becomes an end: the one with the higher value.
+    # The worse of the new point and the best one becomes an end of the bracket.
     end, right = jnp.where(better, s.best, x), x >= s.best
     is_second = ~started | (fx <= s.at_second) | (s.second == s.best)
     is_third = ~started | (fx <= s.at_third) | (s.third == s.best) | (s.third == s.second)
