@@ -146,7 +146,7 @@ def test_a_budget_that_does_not_bind_does_not_raise_the_bound():
     assert wide.loss_ < free.loss_
 
 
-def test_ctrl_c_before_the_first_round_within_a_budget_keeps_what_there_is(monkeypatch):
+def test_ctrl_c_before_the_first_round_within_a_budget_keeps_the_free_fit(monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
@@ -222,7 +222,7 @@ def test_same_seed_same_bits_and_clone():
     assert np.any(m.predict(TABLE.X) != other.predict(TABLE.X))
 
 
-def test_tol_ends_a_run_that_no_longer_gains():
+def test_tol_ends_a_run_whose_loss_hardly_falls():
     m = model(max_iter=500, tol=0.5).fit(TABLE.X, TABLE.y)
     assert m.outcome_ == "converged"
     assert m.n_iter_ < 500
@@ -266,7 +266,7 @@ def test_huber_is_not_moved_by_outliers_as_squared_is():
     assert errors["huber"] < 0.8 * errors["squared"]
 
 
-def test_training_that_fails_says_so():
+def test_training_that_fails_warns():
     with pytest.warns(ConvergenceWarning, match=r"0 iterations.*float64"):
         model(method="ad", scaling="paper", hidden_layer_sizes=(20,) * 20).fit(TABLE.X, TABLE.y)
 
@@ -373,7 +373,7 @@ def test_early_stopping_keeps_the_weights_that_were_best_on_unseen_rows():
     np.testing.assert_array_equal(again.predict(X), m.predict(X))
 
 
-def test_warm_start_goes_on():
+def test_a_warm_start_continues():
     X, y = TABLE.X[:200], TABLE.y[:200]
     m = model(hidden_layer_sizes=(6,), max_iter=5, warm_start=True).fit(X, y)
     first = m.loss_

@@ -77,7 +77,7 @@ def test_custom_and_network_paths_take_the_same_steps():
 @pytest.mark.parametrize(
     "step", [steps.Curvature(), steps.ComparedCurvature(), steps.Taylor(1), steps.Taylor(3)]
 )
-def test_evaluation_counts_are_what_really_ran(step):
+def test_evaluation_counts_are_those_of_actual_passes(step):
     """Each pass through a user's loss is counted where it happens."""
     calls = []
 
@@ -98,7 +98,7 @@ def test_evaluation_counts_are_what_really_ran(step):
     assert Evaluations(*in_records).plus(start_cost) == spent
 
 
-def test_evaluation_counts_of_a_network_are_what_really_ran():
+def test_evaluation_counts_of_a_network_are_those_of_actual_passes():
     calls = []
 
     class Counted(losses.Squared):
@@ -112,7 +112,7 @@ def test_evaluation_counts_of_a_network_are_what_really_ran():
     result = descend(problem, s.weights, direction=directions.Steepest(), stop=stopping.MaxIter(6))
     jax.effects_barrier()
     spent = result.evaluations
-    # All three passes ask the loss once: for its value, its gradient and its curvature.
+    # Each of the three passes calls the loss once.
     assert len(calls) == spent.forward + spent.backward + spent.second
 
 
@@ -185,7 +185,7 @@ def test_zero_gradient_is_convergence():
 
 
 def test_no_descent_is_bounded_and_keeps_the_best():
-    """A loss that rises wherever one goes, while its derivative claims otherwise."""
+    """A loss that rises in every direction, with a derivative that says otherwise."""
 
     @jax.custom_jvp
     def liar(w):
@@ -343,7 +343,7 @@ def test_a_trial_that_is_not_finite_is_halved():
 
 
 def test_a_full_turn_is_never_a_step():
-    """The model falls for ever, so its minimum is at 2π, where one stands again."""
+    """The model falls everywhere, so its minimum is at 2π, which is the starting point again."""
     result = descend(
         Outcome(lambda w: w[0, 0]), START, step=steps.Taylor(1, 2 * np.pi), stop=stopping.MaxIter(3)
     )
@@ -351,7 +351,7 @@ def test_a_full_turn_is_never_a_step():
     assert all(r.halvings >= 1 for r in result.records)
 
 
-def test_interrupt_keeps_what_was_reached():
+def test_interrupt_keeps_the_last_iteration():
     s = small(0)
 
     def interrupt(record, weights):
@@ -382,13 +382,13 @@ def test_a_changed_object_is_seen():
         ({"direction": "steepest"}, "direction is 'steepest'"),
     ],
 )
-def test_parts_of_the_wrong_kind_are_named(arguments, message):
+def test_arguments_of_the_wrong_kind_are_named(arguments, message):
     s = small(0)
     with pytest.raises(TypeError, match=message):
         descend(s.problem(), s.weights, **arguments)
 
 
-def test_arrived_at_rounding_is_convergence():
+def test_a_decrease_below_rounding_is_convergence():
     problem, start = user_problem(np.float32)
     result = descend(problem, start)
     assert result.converged
@@ -419,7 +419,7 @@ def test_max_iter_zero_evaluates_the_start_only():
     assert result.loss == result.initial_loss
 
 
-def test_outcomes_tell_convergence_from_running_out():
+def test_outcomes_distinguish_convergence_from_a_limit():
     s = small(0)
     out = descend(s.problem(), s.weights, stop=stopping.MaxIter(2))
     assert (out.outcome, out.converged) == ("max_iter", False)

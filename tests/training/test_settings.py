@@ -57,6 +57,7 @@ def test_parameters_replace_what_the_method_says():
     found = settings(method="ad", scaling="max", tol=0.1, max_iter=7, radius=2.0)
     assert found.scaling == "max"
     assert found.stop == MaxIter(7) | DecreaseBelow(0.1)
+    assert found.budget_iterations == 7
     assert found.initialisation == INITIALISATIONS["paper"]._replace(radius=2.0)
     calls = [print, len]
     found = settings(early_stopping=True, validation_fraction=0.3, callbacks=calls, lipschitz=2)

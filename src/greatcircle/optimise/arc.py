@@ -79,7 +79,7 @@ def _taylor_mode(objective: Objective, arc: Arc, order: int) -> Array:
 
 
 def _nested_forward_mode(objective: Objective, arc: Arc, order: int) -> Array:
-    """Differentiate t ↦ L(Σ γ^(k)(0) t^k / k!), which has the same derivatives at 0 as L̄."""
+    """Return derivatives of t ↦ L(Σ γ^(k)(0) t^k / k!), which at 0 are those of L̄."""
     moments = arc.derivatives(order)
     weights = sphere.unpack(arc.weights)
     zero = jnp.zeros((), jax.tree.leaves(weights)[0].dtype)

@@ -98,7 +98,7 @@ class Checkpoint:
     fingerprint: Mapping[str, str] | None = None
     best: Callable[[], Tree | None] = lambda: None
     saved: Saved | None = field(init=False, default=None)
-    """The checkpoint to resume from; None if there is none."""
+    """The checkpoint to resume from, or None."""
     _clock: "_Clock" = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -73,7 +73,7 @@ class Result:
 
     @property
     def converged(self) -> bool:
-        """Whether the run ended because there was nothing left to gain."""
+        """Whether the run converged."""
         return self.outcome == Outcome.CONVERGED
 
     @property

@@ -203,8 +203,8 @@ def program_length(rows: int, weights: Packed) -> int:
     return max(1, min(MAX_LENGTH, int(PROGRAM_OPERATIONS / operations)))
 
 
-# Higher levels take a second longer, and the program is no faster for it: its time is in matrix
-# products, which come from a library.
+# Higher levels compile a second longer without a faster program: its time is in matrix products,
+# which come from a library.
 @partial(
     jax.jit,
     static_argnames=("direction", "step", "length"),
@@ -304,7 +304,7 @@ class _Method:
         )
 
     def try_step(self, loop: _LoopState) -> _LoopState:
-        """Turn by the current angle; accept the point if its loss is lower."""
+        """Evaluate the loss at the current angle, and accept or reject the point."""
         arc = Arc(loop.point.weights, loop.point.heading, self.radii)
         weights = arc.point(loop.angle)
         loss, cache = self.batch.objective.forward(sphere.unpack(weights))

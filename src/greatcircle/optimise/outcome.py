@@ -29,7 +29,7 @@ class Status(IntEnum):
     """Why a compiled program returned."""
 
     RUNNING = 0
-    """It has done as many iterations as were asked for."""
+    """It reached the limit of its iterations."""
     NON_FINITE_LOSS = 1
     NON_FINITE_GRADIENT = 2
     ZERO_GRADIENT = 3

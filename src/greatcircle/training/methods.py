@@ -93,7 +93,7 @@ METHODS: dict[str, MethodNames] = {
 
 
 class Method(NamedTuple):
-    """The objects that the names of a method stand for."""
+    """The objects of a method."""
 
     direction: Direction | None
     step: Step

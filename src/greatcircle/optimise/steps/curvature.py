@@ -35,7 +35,7 @@ class Curvature:
         return Evaluations(second=1)
 
     def check(self, objective: Objective) -> None:
-        """Raise TypeError where there are no second derivatives."""
+        """Raise TypeError if the objective has no second derivatives."""
         second_order(objective, f"step {type(self).__name__}")
 
     def propose(self, start: ArcStart) -> Proposal:
@@ -77,7 +77,7 @@ class ComparedCurvature:
         return Evaluations(second=1, forward=2)
 
     def check(self, objective: Objective) -> None:
-        """Raise TypeError where there are no second derivatives."""
+        """Raise TypeError if the objective has no second derivatives."""
         second_order(objective, f"step {type(self).__name__}")
 
     def propose(self, start: ArcStart) -> Proposal:

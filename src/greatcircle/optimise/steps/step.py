@@ -46,6 +46,6 @@ class Step(Protocol):
 
 
 def check_max_angle(max_angle: float) -> None:
-    """Reject an angle outside (0, 2π]."""
+    """Raise ValueError for an angle outside (0, 2π]."""
     if not isinstance(max_angle, Real) or not 0 < float(max_angle) <= 2 * math.pi:
         raise ValueError(f"max_angle is {max_angle!r}; expected an angle in radians, in (0, 2π]")
