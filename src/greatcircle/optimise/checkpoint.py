@@ -43,7 +43,7 @@ class Saved(NamedTuple):
         """Return the state of the run; `like` is another state of the same run."""
         leaves, structure = jax.tree.flatten(like)
         shapes = [np.shape(leaf) for leaf in leaves]
-        # The position of a source may have another length each time.
+        # The length of a source's position may change.
         if len(leaves) != len(self.leaves) or any(
             len(shape) > 1 and shape != np.shape(leaf)
             for shape, leaf in zip(shapes, self.leaves, strict=True)
