@@ -17,10 +17,10 @@ The parts:
     sets      scikit-learn's diabetes and digits (one output for each digit, squared error)
     steps     one iteration of ours compared with one full-batch step of torch's Adam
 
-Compilation is not counted: each optimiser first runs for a moment without being timed. torch and
+Compilation is not counted: each optimiser first runs briefly without being timed. torch and
 scikit-learn do so with one thread and with two, and then use two if that is a fifth faster. The
-learning rate is the one of its grid with the lowest final test error on seed 0; the test rows
-choose it, which favours optimisers with a learning rate.
+learning rate is that of the grid with the lowest final test error on seed 0; it is selected on the
+test rows, which favours optimisers with a learning rate.
 """
 
 import argparse

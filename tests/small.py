@@ -108,7 +108,7 @@ def _smallest_sum(
 
 
 def network_jacobian(network, weights, x):
-    """Return the derivatives of the outputs in the inputs, (rows, outputs, inputs), in float64."""
+    """Return the Jacobian of the outputs, (rows, outputs, inputs), in float64."""
     with precision(np.float64):
         weights = tuple(jnp.asarray(w, np.float64) for w in weights)
         jacobian = jax.jacrev(lambda row: network.apply(weights, row[None])[0])

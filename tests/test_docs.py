@@ -1,4 +1,4 @@
-"""The documentation: its code runs, its links lead somewhere, its lists are complete."""
+"""Test the documentation: its code runs, its links are valid and its lists are complete."""
 
 import doctest
 import importlib

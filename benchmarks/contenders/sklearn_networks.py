@@ -17,7 +17,7 @@ class Watched(MLPRegressor):
     passes = 0.0
 
     def _update_no_improvement_count(self, *args: Any, **kwargs: Any) -> None:
-        """Measure at the end of each epoch of adam."""
+        """Measure at the end of each epoch of Adam."""
         super()._update_no_improvement_count(*args, **kwargs)
         self.look()
 

@@ -60,7 +60,7 @@ def errors(flight: Flight, every: int = 4) -> Errors:
 
 
 def shares(values: Array) -> tuple[Array, Array]:
-    """Return the sorted values, and the share of the landings with at most each value."""
+    """Return the sorted values, and the fraction of the landings with at most each value."""
     values = np.sort(values[np.isfinite(values)])
     return values, np.arange(1, len(values) + 1) / len(values)
 

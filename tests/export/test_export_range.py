@@ -107,7 +107,7 @@ def test_normalised_inputs_of_every_size(to, dtype, tmp_path):
 @pytest.mark.parametrize("activation", ["relu", "tanh", "arctan"])
 @pytest.mark.parametrize(("to", "dtype"), FILES)
 def test_scaled_inputs_of_every_size(to, dtype, activation, tmp_path):
-    """Also where the scaled input overflows: a bounded activation is then at its limit."""
+    """Covers inputs that overflow when scaled: a bounded activation then saturates."""
     if (to, dtype) == ("casadi", "float32"):
         pytest.skip("CasADi computes in float64")
     model = handmade((1, 3, 2), activation)

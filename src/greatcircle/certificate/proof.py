@@ -84,7 +84,7 @@ class Certificate:
         SHA-256 of weights and biases.
     margin
         Relative allowance for weights rounded to float32: with them the bound is at most
-        `value * (1 + margin)`. Infinite if nothing is claimed.
+        `value * (1 + margin)`. Infinite if the certificate makes no claim for float32.
     declared
         Whether a user declared the slopes of the activation.
     holds

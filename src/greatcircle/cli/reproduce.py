@@ -1,4 +1,4 @@
-"""`greatcircle reproduce`: rerun the paper's experiments, resumably, and compare the numbers."""
+"""`greatcircle reproduce`: rerun the paper's experiments (resumable) and compare the results."""
 
 import argparse
 from pathlib import Path

@@ -101,7 +101,7 @@ def find_columns(
     Returns
     -------
     tuple of str
-        The names as they are in the file. Different names never find the same column.
+        The names in the file, unchanged. Different names never find the same column.
     """
     known = set(columns)
     found = {name: name if name in known else name.strip() for name in names}

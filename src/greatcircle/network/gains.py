@@ -45,7 +45,7 @@ def gains_after(gain: PerLayer) -> PerLayer:
 def stacked_wide(weights: Tree) -> Stack:
     """Stack the layers, each transposed if it is tall, padded with zeros.
 
-    Neither changes a singular value, and one stack means one call for all layers.
+    Transposing and padding keep the singular values; a single call then handles all layers.
     """
     leaves = jax.tree.leaves(weights)
     return sphere.stacked([w if w.shape[0] <= w.shape[1] else w.T for w in leaves])

@@ -323,7 +323,7 @@ def _without_rules(state: State) -> State:
 
 
 def _with_rules(state: State, stop: Rule, records: list[Record]) -> State:
-    """Return a state to continue from, with the stopping rules as they are after the records."""
+    """Return a state to continue from, with the stopping rules updated by the records."""
     restarted = min(int(state.restarted), len(records))
     rules = stopping.replay(stop, records, restarted)
     # A checkpoint holds NumPy arrays.

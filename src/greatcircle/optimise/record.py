@@ -11,9 +11,9 @@ class Evaluations(NamedTuple):
     """Passes over the data, by kind; a pass over part of the rows counts as that fraction."""
 
     forward: float = 0
-    """Losses."""
+    """Forward passes."""
     backward: float = 0
-    """Gradients, each on top of a forward pass."""
+    """Gradients, not counting their forward passes."""
     second: float = 0
     """Second derivatives along an arc."""
     higher: float = 0
@@ -22,7 +22,7 @@ class Evaluations(NamedTuple):
     """Gauss-Newton products."""
 
     def plus(self, other: "Evaluations") -> "Evaluations":
-        """Return the sum, kind by kind."""
+        """Return the sum of each count."""
         return Evaluations(*(a + b for a, b in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> "Evaluations":

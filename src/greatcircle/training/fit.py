@@ -204,7 +204,7 @@ def _compatible_state(start: Continuation, direction: Direction, weights: Tree) 
 
 
 def _on_all_rows(result: Result, whole: Problem, schedule: RowSchedule) -> Result:
-    """Return the result with the loss of all rows, where batches of them ended the run."""
+    """Return the result with the loss of all rows if the run ended on a batch."""
     if isinstance(schedule, GrowingBatches) and schedule.ended_on_batch(result.state.rows):
         return replace(result, loss=float(whole.loss(result.weights)))
     return result

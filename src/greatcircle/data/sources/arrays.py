@@ -33,7 +33,7 @@ class Arrays:
         self._held_out = np.arange(0)
 
     def sample(self, rows: int) -> Rows:
-        """Return random rows, or all if there are no more than this."""
+        """Return random rows, or all rows if there are at most this many."""
         return self.draw(rows)
 
     def hold_out(self, rows: int) -> Rows:
@@ -42,7 +42,7 @@ class Arrays:
         return self._take(self._held_out)
 
     def draw(self, rows: int) -> Rows:
-        """Return random rows, or all if there are no more than this."""
+        """Return random rows, or all rows if there are at most this many."""
         count = self.size - len(self._held_out)
         which = np.arange(count) if rows >= count else np.sort(self._rng.integers(0, count, rows))
         return self._take(skip_held_out(self._held_out, which))

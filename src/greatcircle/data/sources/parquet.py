@@ -63,7 +63,7 @@ class Parquet:
         self._held_out = np.arange(0)
 
     def sample(self, rows: int) -> Rows:
-        """Return runs of rows from random positions, or all if there are no more than this."""
+        """Return runs of rows from random positions, or all rows if there are at most this many."""
         return self.draw(rows)
 
     def hold_out(self, rows: int) -> Rows:
@@ -75,7 +75,7 @@ class Parquet:
         return self._read(self._held_out)
 
     def draw(self, rows: int) -> Rows:
-        """Return runs of rows from random positions, or all if there are no more than this."""
+        """Return runs of rows from random positions, or all rows if there are at most this many."""
         count = self.size - len(self._held_out)
         which = np.arange(count) if rows >= count else self._random_runs(count, rows)
         return self._read(skip_held_out(self._held_out, which))

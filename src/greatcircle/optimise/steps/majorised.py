@@ -100,7 +100,7 @@ class DataMajorant(_Majorised):
 
     @property
     def cost(self) -> Evaluations:
-        """The three numbers take one product with each layer's heading."""
+        """Computing the three numbers takes one product with each layer's heading."""
         return Evaluations(forward=1)
 
     def check(self, objective: Objective) -> None:
