@@ -10,7 +10,7 @@ __all__ = ["EarlyStopping"]
 
 
 class EarlyStopping:
-    """A callback that ends a run by the validation losses in its records.
+    """A callback that ends a run based on the validation losses in its records.
 
     Parameters
     ----------

@@ -166,7 +166,7 @@ def row_schedule(
     weight = np.ones(count) if rows.sample_weight is None else rows.sample_weight
     random = np.random.RandomState(seed)
     if data.validation is not None:
-        random.randint(2**31)  # the split has drawn one number
+        random.randint(2**31)  # the split has already drawn one random number
     if settings.starts_with_chunk and not at_once(int(np.count_nonzero(weight))):
         order = random.permutation(np.flatnonzero(weight))
         windows = WindowSource(len(order))
