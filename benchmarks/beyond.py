@@ -228,7 +228,7 @@ def tradeoff(data: dict[str, Table]) -> dict[str, Any]:
 
 
 def depth(data: dict[str, Table]) -> dict[str, Any]:
-    """Compare the bounds of depth 4 and 12 at width 25: they grow as long as training continues."""
+    """Compare the bounds of depth 4 and 12 at width 25: they keep growing during training."""
     results: dict[str, Any] = {}
     for tol in (1e-1, 3e-2, METHODS["auto"].tol):
         for layers in (4, 12):

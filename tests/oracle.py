@@ -46,7 +46,7 @@ def activate(name: str, z: Array) -> tuple[Array, Array]:
 
 
 def sample_loss(name: str, f: Array, y: Array) -> tuple[float, Array]:
-    """Loss l(f, y) of one sample and its gradient in f."""
+    """Loss l(f, y) of one sample and its gradient with respect to f."""
     r = f - y
     if name == "squared":
         return float(r @ r) / 2, r
@@ -395,8 +395,8 @@ def compare_step(
 
 def taylor_step(derivatives: Sequence[float], max_angle: float = math.pi / 6) -> float:
     """Global minimiser over [0, ε] of the polynomial (7), of any order."""
-    # In u = t/ε, without the constant. The minimiser is an end or a real stationary point; the
-    # real parts of complex roots do no harm, for no point is lower than it.
+    # Coefficients in u = t/ε; the constant is not needed. The minimiser is an end point or a real
+    # stationary point; real parts of complex roots are harmless, since they cannot be lower.
     c = [d * max_angle**k / math.factorial(k) for k, d in enumerate(derivatives)]
     rates = np.array([k * c[k] for k in range(1, len(c))])
     while len(rates) and abs(rates[-1]) <= 1e-18 * abs(rates).max():

@@ -157,8 +157,8 @@ def random_network(seed, sizes, bias=False):
 def evaluated(weights, biases, activation, x, unit=2.0**-53):
     """Return outputs for rows x in plain NumPy, and a bound on the rounding errors of any others.
 
-    Each sum of n products, in any order, is off by n + 2 roundings of its terms at most (Higham
-    2002, Eq. 3.5), an activation by four of its value; and no activation enlarges an error.
+    The error of a sum of n products, in any order, is at most n + 2 roundings of its terms (Higham
+    2002, Eq. 3.5), that of an activation four of its value; and no activation amplifies an error.
     """
     h, error = np.asarray(x, np.float64), unit * np.abs(x)
     for i, w in enumerate(weights):

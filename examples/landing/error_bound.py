@@ -104,7 +104,7 @@ def calibrate(
     Parameters
     ----------
     flight
-        Landings with their own seeds. If they and a new one are drawn alike, the new one exceeds
+        Landings with different seeds. If they and a new one are exchangeable, the new one exceeds
         the largest of n with a probability of at most 1/(n + 1), whatever the distribution.
     gains, slopes
         As for `noise_limit`.

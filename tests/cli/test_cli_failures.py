@@ -291,7 +291,7 @@ def test_files_are_replaced_together_or_not_at_all(tmp_path, monkeypatch, call):
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", fails_once)
-    if call == 7:  # a and b: out and in; c: in; gone: out
+    if call == 7:  # renames: a and b are replaced (2 each), c is added, gone is removed
         atomic.atomic_write_all(tmp_path, new, ["gone", "missing"])
         assert contents(tmp_path) == {**new, "other": b"other"}
     else:

@@ -179,7 +179,7 @@ def test_no_pair_of_inputs_violates_the_bound(name, gap):
 
 @pytest.mark.parametrize("name", GLOBAL)
 def test_the_bound_is_reached(name):
-    """One linear layer that listens to the narrowest column: no smaller bound would hold."""
+    """Use one linear layer that depends only on the column of least spread: the bound is exact."""
     X, Y = data()
     network = Network((3, 2), "identity", bias=True)
     scaling = Scaling.fit(name, X, Y)

@@ -165,7 +165,7 @@ def on_the_grid() -> NDArray[np.int64]:
 
 
 def test_build_recovers_the_force_of_a_known_flight(tmp_path: Path) -> None:
-    """Messages on the grid: only the derivative is approximate, of fourth order in 0.01 s."""
+    """With messages on the time grid, only the derivative is approximate (fourth order, 0.01 s)."""
     table = neural_lander.build(*record(tmp_path, on_the_grid), start=1.0, stop=7.0)
     time = table.columns["t"]
     np.testing.assert_allclose(time, 1 + np.arange(601) / 100)

@@ -268,7 +268,7 @@ def test_compensation_lands_nearer_to_the_pad(done):
 def test_the_same_seed_flies_the_same_landings(done, force, certified):
     pilot = Pilot(Gains(), force, certified.iterations)
     again = fly(pilot, weather.draw(4, seed=6), SHORT)
-    first = done.flights["compensated"]  # seed 3 flies in the weather 6
+    first = done.flights["compensated"]  # with seed 3, the weather has seed 6
     # The integrator's error norm depends on the number of landings.
     np.testing.assert_allclose(again.touchdown.time, first.touchdown.time[:4], atol=1e-6)
     twice = fly(pilot, weather.draw(4, seed=6), SHORT)

@@ -109,7 +109,7 @@ def test_headings_are_tangent_downhill_and_the_fastest_layer_has_speed_one(direc
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
 def test_zero_gradient_gives_zero_heading(direction):
-    """At the start, and with a state from another problem."""
+    """This holds at the start and with a state from another problem."""
     s = small(1, activation="tanh")
     problem = s.problem()
     fitted = Problem(s.network, s.X, problem.outputs(s.weights), dtype=np.float64)

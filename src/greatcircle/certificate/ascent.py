@@ -213,7 +213,7 @@ def _jacobian_norms(f: _Function, y: np.ndarray) -> np.ndarray:
 
 
 def _ascend(f: _Function, y: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Return the points that the ascent leads to; `directions` are random ones to try."""
+    """Return the points that the ascent reaches, with random trial `directions`."""
     rows = len(y)
     radius = np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-3)
     v = directions[:rows]

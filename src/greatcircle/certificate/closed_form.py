@@ -138,7 +138,7 @@ def eclipse_fast(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], floa
 def normalise_layers(matrices: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
     """Divide each layer by its operator norm; return also the cumulative products of the norms.
 
-    Many inputs or outputs are replaced by fewer: only A₁A₁ᵀ and A_lᵀA_l matter for bounds.
+    Many inputs or outputs are replaced by fewer: bounds depend only on A₁A₁ᵀ and A_lᵀA_l.
     """
     norms = operator_norms(matrices)
     layers = [a / norm for a, norm in zip(matrices, norms, strict=True)]

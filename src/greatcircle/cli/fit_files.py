@@ -37,7 +37,7 @@ NAMES = frozenset(
 
 @dataclass(frozen=True)
 class FitFiles:
-    """Files of a fit in memory, and the stages that failed to make theirs."""
+    """Files of a fit in memory, and the stages that failed."""
 
     files: Mapping[str, bytes]
     summary: Mapping[str, Any] | None

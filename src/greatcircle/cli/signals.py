@@ -154,7 +154,7 @@ class Handler:
         signal.pthread_kill(threading.main_thread().ident or 0, self.number)
 
     def _quit(self, number: int) -> None:
-        """Exit the process from this thread: the main thread may be busy for long."""
+        """Exit the process from this thread: the main thread may be busy for a long time."""
         text = _ON_EXIT.get(self.phase, "interrupted; nothing was written")
         # A progress bar hides the cursor and occupies the last line.
         show_cursor = "\x1b[?25h\n" if os.isatty(2) else ""

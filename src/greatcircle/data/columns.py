@@ -78,7 +78,7 @@ def labels(frame: pl.DataFrame, name: str, path: str | PathLike[str]) -> NDArray
     name : str
         The column to take.
     path : path
-        The file of the frame, for the error.
+        File that the frame was read from; errors name it.
 
     Returns
     -------

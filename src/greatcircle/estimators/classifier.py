@@ -44,8 +44,8 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     checkpoint_interval, resume, callbacks, verbose, dtype, random_state
         As for `LipschitzRegressor`.
     lipschitz
-        A Lipschitz bound on the logits that training never exceeds, per unit of X. With two
-        classes the decision cannot change within the logit's size over the bound of a row.
+        Budget for the Lipschitz bound of the logits, per unit of X. With two classes, the
+        decision for a row cannot change within the radius |logit| / bound.
     loss
         "auto", the cross-entropy, or a loss object.
     early_stopping, validation_fraction, n_iter_no_change

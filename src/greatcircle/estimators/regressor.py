@@ -98,7 +98,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     history_ : History
         Table of the iterations, a dict of columns.
     n_iter_ : int
-    loss_ : float, in the units of y where the loss has units
+    loss_ : float, in the units of y if the loss has units
     outcome_, reason_ : str
         How training ended, in one word and in a sentence.
 

@@ -31,7 +31,7 @@ CASADI_NAMES = (
     "significand sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn "
     "lgamma_r lgammaf_r lgammal_r"
 )
-"""Names that CasADi refuses, and those of math.h, which its generated C code includes."""
+"""Names that CasADi rejects, and those of math.h, which its generated C code includes."""
 
 
 def is_used(name: str) -> bool:

@@ -139,7 +139,7 @@ def _network(g: _Graph, model: RoundedModel, jacobian: bool) -> tuple[str, str]:
 
 
 Chain = Callable[[str], str]
-"""Derivatives by the scaled inputs to derivatives by the inputs."""
+"""Convert derivatives by the scaled inputs to derivatives by the inputs (chain rule)."""
 
 
 def _scaled(g: _Graph, p: Parameters, guard: str) -> tuple[str, Chain]:

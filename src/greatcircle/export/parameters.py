@@ -34,15 +34,15 @@ class Parameters:
     Parameters
     ----------
     dtype
-        float32 or float64: what the file computes in, but for a first layer in float64.
+        float32 or float64: the precision of the file, except for a first layer in float64.
     normalise
         Whether rows are divided by their norms instead of shifted and scaled.
     input_shift, shift_remainder, input_scale
-        Of each input. The type of the first layer.
+        Shift and scale of each input, in the precision of the first layer.
     matrices
-        (fan_in, fan_out) each.
+        Weights of each layer, (fan_in, fan_out).
     biases
-        Of each layer; None without any.
+        Biases of each layer; None if the network has no biases.
     output_scale, output_shift
         One factor, and a shift of each output.
     activation

@@ -65,7 +65,7 @@ class _Trace:
         return self.symbol_of(Step(name))
 
     def symbol_of(self, step: Step) -> "_Symbol":
-        """Return the symbol of a step, which is added unless it is known."""
+        """Return the symbol of a step, and add the step if it is new."""
         if step not in self.known:
             self.known[step] = len(self.steps)
             self.steps.append(step)

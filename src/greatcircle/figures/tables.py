@@ -197,7 +197,7 @@ class Confusion(NamedTuple):
 
     @property
     def shares(self) -> np.ndarray:
-        """Counts as shares of the true class."""
+        """Counts as fractions of the true class."""
         return self.counts / np.maximum(self.counts.sum(axis=1, keepdims=True), 1)
 
 

@@ -228,7 +228,7 @@ class Problem(eqx.Module):
 
     def forward(self, weights: Weights) -> tuple[Scalar, _Forward | _Recompute]:
         """Return the loss, and the inputs and sums of each layer."""
-        if self.rows.in_chunks:  # the gradient as well: it would need the forward pass again
+        if self.rows.in_chunks:  # compute the gradient now, which saves a second forward pass later
             loss, gradient = chunks.summed(self, _value_and_gradient, weights)
             return loss, _Recompute(weights, gradient)
         cache = self._forward(weights)

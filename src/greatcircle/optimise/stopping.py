@@ -43,7 +43,7 @@ LARGEST_COUNT = 2**31 - 1
 
 
 def _clipped(count: Any) -> Any:
-    """Return a count that int32 can hold; anything else stays, for `MaxIter` to reject."""
+    """Return a count that int32 can hold; leave other types for `MaxIter` to reject."""
     return min(int(count), LARGEST_COUNT) if isinstance(count, int | np.integer) else count
 
 

@@ -14,7 +14,7 @@ MAX_SLICES = 50
 
 
 def slices(model: Model, inputs: np.ndarray) -> Slices:
-    """Return a slice along each input; of a classifier, the outputs are its probabilities.
+    """Return a slice along each input; a classifier's outputs are its probabilities.
 
     If there are more than `MAX_SLICES` inputs, only those with the largest effect at the median of
     the data are varied.

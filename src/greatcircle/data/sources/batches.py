@@ -39,7 +39,7 @@ class Batches:
         return first
 
     def hold_out(self, rows: int) -> Rows | None:
-        """Return the first rows; later passes skip as many at their beginning."""
+        """Return the first rows, which later passes skip."""
         self._held_out = rows
         return self.draw(rows)
 
@@ -59,7 +59,7 @@ class Batches:
         return encode_position({"rows": self._drawn, "checksum": self._checksum})
 
     def seek(self, position: np.ndarray) -> None:
-        """Go forward by drawing rows, and check that they are the same as before."""
+        """Advance by drawing rows, and check that they are the same as before."""
         target = decode_position(position)
         while (left := target["rows"] - self._drawn) > 0 and self.draw(min(left, CHUNK)):
             pass

@@ -60,9 +60,9 @@ NEGLIGIBLE = 1e8
 
 
 def automatic(objective: Objective) -> Direction:
-    """Return the best direction that the objective allows, in progress per evaluation.
+    """Return the direction with the most progress per evaluation that the objective supports.
 
-    The layers of a network allow `Kronecker`, which pays as long as inverting its factors costs
+    The layers of a network allow `Kronecker`, which is worthwhile if inverting its factors costs
     less than a pass over the data, or a negligible time. Outputs with a loss of them allow
     `GaussNewton`. Everything else gets `ConjugateGradient`.
     """

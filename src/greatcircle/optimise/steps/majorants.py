@@ -70,7 +70,7 @@ class LayerTerms(eqx.Module):
     UU: Grams
     """U Uᵀ."""
     loss_curvature: Scalar
-    """c, the bound on the Hessian of the loss in the outputs, in units of the objective."""
+    """c, the bound on the loss's Hessian with respect to the outputs, in the objective's units."""
 
     def linear(self, t: Scalar) -> Scalar:
         """Return Σ ⟨∇_i, ΔΓ_i(t)⟩."""
