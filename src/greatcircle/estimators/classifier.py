@@ -45,7 +45,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         As for `LipschitzRegressor`.
     lipschitz
         Budget for the Lipschitz bound of the logits, per unit of X. With two classes, the
-        decision for a row cannot change within the radius |logit| / bound.
+        decision for a row cannot change within the radius abs(logit) / bound.
     loss
         "auto", the cross-entropy, or a loss object.
     early_stopping, validation_fraction, n_iter_no_change
