@@ -474,7 +474,7 @@ def test_wrong_content_with_a_right_checksum_is_refused(altered_path, data):
     key = data.draw(st.sampled_from(sorted(section)))
     if key in ("outcome", "reason", "loss"):
         wrong = data.draw(JSON.filter(lambda v: type(v) not in (str, float, dict)))
-    elif key in ("lipschitz", "feature_names_in", "target_names"):  # other numbers or lists may be valid
+    elif key in ("lipschitz", "feature_names_in", "target_names"):  # others may be valid
         wrong = data.draw(JSON.filter(lambda v: v is not None and type(v) not in (float, list)))
     else:
         wrong = data.draw(JSON.filter(lambda v: v != section[key]))

@@ -107,7 +107,7 @@ Quantity = Callable[..., Any]
 
 
 def at_once(rows: int) -> bool:
-    """Return whether a device passes this number of rows at once."""
+    """Return whether a device processes this number of rows in one piece."""
     return rows <= MAX_AT_ONCE
 
 

@@ -159,7 +159,7 @@ def initialise(
         factor = _gain_factor(network, weights, (targets - fitted.target_shift)[share > 0])
     elif target_scale == "output":
         if radius is None:
-            have = float(np.sqrt(network.sizes[-1]))  # that is what the radii were chosen for
+            have = float(np.sqrt(network.sizes[-1]))  # the radii were chosen for this norm
         else:
             outputs = network.predict(weights, scaled)
             have = float(np.sqrt(sample_share @ np.sum(outputs**2, axis=1)))
