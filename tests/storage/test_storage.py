@@ -493,7 +493,7 @@ def test_wrong_arrays_with_a_right_checksum_are_refused(altered_path, data):
         np.zeros(0),
         np.full_like(array, np.nan),
     ]
-    if "shift" not in name:  # where any finite number may be right
+    if "shift" not in name:  # any finite shift may be valid
         choices += [np.full_like(array, 1e200), np.full_like(array, 1e-320), array * -1.5]
     wrong = data.draw(st.sampled_from(choices))
     refused(pack(TENSORS | {name: wrong}, TEXTS), altered_path)

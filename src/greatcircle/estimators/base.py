@@ -118,7 +118,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return fit_settings(self, self._default_sizes())
 
     def _strata(self, rows: Rows) -> np.ndarray | None:
-        """Return what a validation part is balanced by."""
+        """Return labels to stratify the validation split by, or None."""
         return None
 
     def _low_loss(self, outputs: int) -> Rule | None:

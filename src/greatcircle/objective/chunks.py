@@ -1,7 +1,7 @@
 """Sums over rows of data, chunk by chunk and device by device.
 
-Everything that training asks of the data is a sum over rows. Up to `MAX_AT_ONCE` rows on one device
-are passed at once, and passes share their caches. More rows are passed in chunks, one after the
+Training only needs sums over rows of data. Up to `MAX_AT_ONCE` rows on one device are processed
+in one piece, and passes share their caches. More rows are processed in chunks, one after the
 other; each recomputes what it needs and adds only to the sums, so memory does not grow with the
 number of rows. That is a third more arithmetic, but from about that size on it takes less time
 (`docs/scale.md`).

@@ -2,8 +2,8 @@
 
 The rows become global JAX arrays over a mesh of all devices, and every sum over rows ends with one
 `psum` (`chunks.py`). With `jax.distributed`, each process calls `shard` with its own rows, and then
-all processes make the same call of `descend`. The loop decides only on such sums, which are equal
-in all processes, so all of them take the same decisions.
+all processes make the same call of `descend`. All decisions of the loop depend only on such
+sums, which are equal in all processes, so all processes take the same decisions.
 """
 
 from typing import Any
