@@ -117,7 +117,7 @@ def network_jacobian(network, weights, x):
 
 @jax.jit
 def start_of_arc(problem, weights, heading, radii):
-    """Return what a step rule gets at the start of an arc."""
+    """Return the input of a step rule at the start of an arc."""
     loss, cache = problem.forward(weights)
     gradient, cache = problem.backward(weights, cache)
     arc = Arc(weights, heading, radii)

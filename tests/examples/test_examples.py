@@ -1,4 +1,4 @@
-"""Every example runs as it is and prints what it promises."""
+"""Every example runs unchanged and prints the output that it states."""
 
 import re
 import runpy

@@ -203,7 +203,7 @@ def test_windows_are_all_chunks_in_turn(rows):
     drawn = [windows.draw(size) for _ in range(count + 1)]
     assert [d.first for d in drawn] == [*range(count), 0]
     wanted = size
-    for _ in range(200):  # of any size up to half of all, two in a row have no chunk in common
+    for _ in range(200):  # consecutive windows of up to half of all chunks do not overlap
         wanted = min(wanted * int(RNG.integers(1, 4)), size * (count // 2))
         before, after = windows.draw(wanted), windows.draw(wanted)
         assert before.first + before.count <= count

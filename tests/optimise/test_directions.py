@@ -380,7 +380,8 @@ def test_the_solve_stops_at_its_residual_and_not_earlier(residual):
             flat(sphere.project(position.weights, _like(position.weights, image), position.radii))
             + DAMPING * heading
         )
-        # Conjugate gradients make the residual orthogonal to v: its length minimises the model.
+        # Conjugate gradients make the residual orthogonal to v, so v has the length that minimises
+        # the model.
         length = -float(model.slope) / (float(model.curvature) + DAMPING * heading @ heading)
         gradient = flat(position.gradient)
         return np.linalg.norm(length * image + gradient) / np.linalg.norm(gradient)

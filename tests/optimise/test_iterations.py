@@ -1,4 +1,4 @@
-"""Compiled iterations: several in one program are those of single ones, and cost less."""
+"""Several iterations in one compiled program equal single iterations, and cost less."""
 
 import math
 import os

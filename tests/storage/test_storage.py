@@ -474,7 +474,7 @@ def test_wrong_content_with_a_right_checksum_is_refused(altered_path, data):
     key = data.draw(st.sampled_from(sorted(section)))
     if key in ("outcome", "reason", "loss"):
         wrong = data.draw(JSON.filter(lambda v: type(v) not in (str, float, dict)))
-    elif key in ("lipschitz", "feature_names_in", "target_names"):  # other values may be valid
+    elif key in ("lipschitz", "feature_names_in", "target_names"):  # others may be valid
         wrong = data.draw(JSON.filter(lambda v: v is not None and type(v) not in (float, list)))
     else:
         wrong = data.draw(JSON.filter(lambda v: v != section[key]))
@@ -493,7 +493,7 @@ def test_wrong_arrays_with_a_right_checksum_are_refused(altered_path, data):
         np.zeros(0),
         np.full_like(array, np.nan),
     ]
-    if "shift" not in name:  # where any finite number may be right
+    if "shift" not in name:  # any finite shift may be valid
         choices += [np.full_like(array, 1e200), np.full_like(array, 1e-320), array * -1.5]
     wrong = data.draw(st.sampled_from(choices))
     refused(pack(TENSORS | {name: wrong}, TEXTS), altered_path)

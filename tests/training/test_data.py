@@ -153,7 +153,7 @@ def test_many_rows_start_with_a_chunk_of_them():
     numbers = row_numbers(whole)
     assert sorted(numbers) == NUMBERS[:, 0].tolist()
     assert np.any(np.diff(numbers) < 0)  # in random order
-    # All chunks together are all rows, and each chunk is in the unit of all.
+    # The chunks together contain all rows, and each has the unit of the whole problem.
     weights = PROBLEMS.network.initial_weights(0, dtype=np.float64)
     assert float(whole.loss(weights)) == pytest.approx(
         float(PROBLEMS.of(DATA).loss(weights)), rel=1e-12

@@ -48,7 +48,7 @@ BATCH = 256
 """Rows that choose a step."""
 
 FIRST_STEP = 0.01
-"""How far an entry of a unit vector moves in the first steps of a run that has far to go."""
+"""Change of an entry of a unit vector in the first steps of a run that starts far from its goal."""
 
 SHORTEST = 0.1
 """Smallest fraction of it, for a run that starts near its goal."""

@@ -214,7 +214,7 @@ def _is_well_formed(certificate: Certificate, layers: Sequence[np.ndarray]) -> b
 def _slopes_hold_in_box(
     certificate: Certificate, layers: Sequence[np.ndarray], biases: Sequence[ArrayLike] | None
 ) -> bool:
-    """Check that the slopes contain those that the units have in the box."""
+    """Check that the certificate's slopes contain the slopes of the units in the box."""
     box, scale = certificate.box, np.asarray(certificate.scale)
     shape = (layers[0].shape[1],)
     if box is None or box.activation not in INTERVAL_RULES:

@@ -31,7 +31,7 @@ __all__ = [
 TEXT_TARGETS = "y contains text; expected numbers: for classes use LipschitzClassifier"
 
 SMALLEST, LARGEST = 1e-100, 1e100
-"""Range of the largest number of a column: beyond it squares and certificates lose their digits."""
+"""Range of the largest number of a column: beyond it squares and certificates lose precision."""
 
 
 def text_message(X: Any) -> str:

@@ -210,7 +210,7 @@ _FILTERS = {
 
 
 def _check_header(path: Path) -> None:
-    """Refuse a file name that C99 (6.4.7) does not define in an #include."""
+    """Reject a file name whose #include is undefined in C99 (6.4.7)."""
     if not re.fullmatch(r"[ -~]+", path.name) or set(path.name) & set("\"'\\?"):
         raise ValueError(
             f"path is {str(path)!r}, and C cannot include a header of that name; expected a file "

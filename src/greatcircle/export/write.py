@@ -67,7 +67,7 @@ def export(
 
 
 def _checked(path: Any, to: Any) -> tuple[Path, str]:
-    """Return the path and the format, or raise an error if they do not fit."""
+    """Return the path and the format, or raise an error if they do not match."""
     if not isinstance(path, str | PathLike):
         raise TypeError(
             f"path is of type {type(path).__name__}; expected the name of a file, as in "

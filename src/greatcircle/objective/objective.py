@@ -105,7 +105,7 @@ class LayeredObjective(SecondOrderObjective, Protocol):
         ...
 
     def output_gradient(self, cache: Any) -> Scalar:
-        """Return the root mean square of the loss's gradient in the outputs."""
+        """Return the root mean square of the loss's gradient with respect to the outputs."""
         ...
 
     def moments(self, headings: Tree, cache: Any) -> tuple[PerLayer, PerLayer, PerLayer]:

@@ -139,7 +139,7 @@ class SlopeBelow(Rule):
         _check_number("tolerance", self.tolerance)
 
     def init(self) -> Array:
-        """Return that it has not fired."""
+        """Return False: the rule has not fired."""
         return jnp.asarray(False)
 
     def update(self, state: Array, record: Any) -> Array:
@@ -205,7 +205,7 @@ class LossBelow(Rule):
         _check_number("value", self.value)
 
     def init(self) -> Array:
-        """Return that it has not fired."""
+        """Return False: the rule has not fired."""
         return jnp.asarray(False)
 
     def update(self, state: Array, record: Any) -> Array:

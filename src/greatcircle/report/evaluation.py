@@ -20,7 +20,7 @@ __all__ = ["Evaluation", "evaluate"]
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """A fitted model on its training and its test rows."""
+    """Results of a fitted model on its training and its test rows."""
 
     model: Model
     training: Training

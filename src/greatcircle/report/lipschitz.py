@@ -22,7 +22,7 @@ class LipschitzBounds(NamedTuple):
     operator_norms: float
     """∏‖W_i‖_op."""
     certified: float
-    """From the certificate."""
+    """Bound of the certificate."""
     lower: float
     """Largest operator norm of the Jacobian at the rows; no valid bound can be lower."""
     per_deviation: float | None

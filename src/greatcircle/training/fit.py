@@ -213,9 +213,9 @@ def _on_all_rows(result: Result, whole: Problem, schedule: RowSchedule) -> Resul
 def _within_budget(
     settings: FitSettings, whole: Problem, monitor: Monitor, free: Result
 ) -> tuple[Monitor, Result]:
-    """Train within the budget from the end of a free run.
+    """Train within the budget, starting from the result of a run without a budget.
 
-    If that was cut short, or if no iterations are allowed, its last layer is only scaled down.
+    If that run was interrupted, or no iterations are allowed, only scale down its last layer.
     """
     network, scaling = monitor.network, monitor.scaling
     scale, largest = scaling.scale, (settings.budget or np.inf) * scaling.factor

@@ -39,7 +39,7 @@ class CosineSchedule(eqx.Module):
 
     @property
     def cost(self) -> Evaluations:
-        """Nothing beyond the gradient."""
+        """No evaluations beyond the gradient."""
         return Evaluations()
 
     def check(self, objective: Objective) -> None:
