@@ -196,8 +196,13 @@ def unevaluated(
     )
 
 
-def program_length(rows: int, weights: Packed) -> int:
-    """Return the number of iterations of a program, from shapes alone: runs are reproducible."""
+def program_length(rows: int | None, weights: Packed) -> int:
+    """Return the number of iterations of a program, from shapes alone: runs are reproducible.
+
+    A custom loss without rows (None) may cost anything: its programs have one iteration.
+    """
+    if rows is None:
+        return 1
     entries = sum(math.prod(shape) for shape in weights.shapes)
     operations = 2 * PRODUCTS * max(rows, 1) * entries
     return max(1, min(MAX_LENGTH, int(PROGRAM_OPERATIONS / operations)))

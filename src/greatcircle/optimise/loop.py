@@ -169,13 +169,13 @@ class _Method:
         weights = _weights_of(result, len(records))
         return Update(state, records, weights, evaluations, ending, state_after)
 
-    def _state_after(self, batch: Batch, before: State, rows: int, count: int) -> State:
+    def _state_after(self, batch: Batch, before: State, rows: int | None, count: int) -> State:
         """Repeat the first `count` iterations of a program, and return the state after them."""
         result, _ = self._run(batch, before, rows, limit=count)
         return replace(before, point=result.point, stop=result.stop_state)
 
     def _run(
-        self, batch: Batch, state: State, rows: int, limit: int | None = None
+        self, batch: Batch, state: State, rows: int | None, limit: int | None = None
     ) -> tuple[ProgramResult, float]:
         """Run one program of at most `limit` iterations; return its result and the seconds."""
         started = time.perf_counter()

@@ -85,8 +85,11 @@ class RowSchedule(Protocol):
         ...
 
     @property
-    def rows(self) -> int:
-        """Number of rows that an iteration sees: it decides how many run in one program."""
+    def rows(self) -> int | None:
+        """Number of rows that an iteration sees: it decides how many run in one program.
+
+        None for a custom loss.
+        """
         ...
 
     @property
@@ -109,7 +112,7 @@ class AllRows:
 
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
-        self.rows = getattr(objective, "count", 1)
+        self.rows: int | None = getattr(objective, "count", None)
 
     def start(self) -> Batch:
         """Return all rows."""
