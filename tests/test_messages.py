@@ -42,8 +42,7 @@ NOT_PROVOKED = {
     "greatcircle.datasets.download:fetch": "tests/datasets/test_downloads.py",
     "greatcircle.datasets.download:_download_checked": "tests/datasets/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_neural_lander.py",
-    "greatcircle.optimise.descent:_lost_process": "tests/objective/test_scale.py",
-    "greatcircle.optimise.callbacks:_summary_writer": "tests/optimise/test_callbacks.py",
+    "greatcircle.optimise.descent:_follow": "tests/objective/test_scale.py",
     "greatcircle._runtime.extras:require": "needs a machine without an extra; "
     "tests/certificate/test_bounds.py",
     "greatcircle.cli:_run": "Ctrl-C; tests/cli/test_signals.py",
