@@ -94,7 +94,9 @@ def test_too_few_rows_are_refused(rows: int) -> None:
 
 @pytest.mark.parametrize("variance", [-0.1, float("nan"), float("inf")])
 def test_impossible_noise_is_refused(variance: float) -> None:
-    with pytest.raises(ValueError, match=r"noise_variance=.*expected a finite non-negative variance.*use 0"):
+    with pytest.raises(
+        ValueError, match=r"noise_variance=.*expected a finite non-negative variance.*use 0"
+    ):
         ground_effect.generate(10, noise_variance=variance)
 
 
