@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PIP_CONSTRAINT := constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check lint format types docs audit bench bench-check clean
+.PHONY: help install demo test test-all shapes check lint format types docs audit bench bench-check clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -14,7 +14,7 @@ help:  ## list the targets
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "greatcircle needs Python 3.11 or newer; try make PYTHON=python3.11")'
 	@echo "Setting up .venv (once, about a minute) ..." >&2
 	@$(PYTHON) -m venv .venv
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[app,export]'
 	@touch $@
 
 .venv/dev: .venv/run
@@ -42,6 +42,9 @@ test: .venv/dev  ## the tests, under ten minutes
 test-all: .venv/dev  ## the tests, slow ones too
 	$(BIN)/python -m pytest -m ''
 
+shapes: .venv/dev  ## the tests of the core with array shapes and types checked at run time
+	GREATCIRCLE_CHECK_SHAPES=1 $(BIN)/python -m pytest tests/geometry tests/network tests/objective tests/optimise
+
 audit: .venv/dev  ## attack bounds, certificates, files, data, names and signals at random, ten minutes
 	$(BIN)/python tests/audit.py $(AUDIT)
 
@@ -52,7 +55,7 @@ lint: .venv/dev  ## style, and which package may import which
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 
-format: .venv/dev  ## mend the style
+format: .venv/dev  ## fix the style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

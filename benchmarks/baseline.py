@@ -1,12 +1,12 @@
-"""Regression check of a refactoring: twelve fits, their losses and their certificates.
+"""Regression test for refactorings: losses and certificates of twelve fits.
 
     python benchmarks/baseline.py --write    before the change: write benchmarks/baseline.json
-    python benchmarks/baseline.py            after it: compare, and fail where results differ
+    python benchmarks/baseline.py            after it: compare, and fail if results differ
 
-A refactoring must leave the losses of every iteration and the final certificate alone, up to
-rounding. How far rounding goes depends on the fit (`LIMITS`): in float64 it stays small, in float32
-it grows with the iterations, and where batches are drawn at random only the error of the fitted
-model can be compared.
+A refactoring must not change the losses of every iteration and the final certificate, up to
+rounding. The tolerance depends on the fit (`LIMITS`): in float64 rounding errors stay small, in
+float32 they grow with the iterations, and with random batches only the error of the fitted model
+can be compared.
 """
 
 import argparse
@@ -28,14 +28,14 @@ RESULTS = Path(__file__).with_suffix(".json")
 
 
 class Limit(NamedTuple):
-    """Largest relative differences; None where a quantity is not compared."""
+    """Largest allowed relative differences; None for a quantity that is not compared."""
 
     first: float | None
-    """Of the losses of the first iterations."""
+    """Difference of the losses of the first iterations."""
     iterations: int
-    """How many of them."""
+    """Number of these iterations."""
     error: float
-    """Of the final error, and of the final certificate."""
+    """Differences of the final error and of the final certificate."""
 
 
 LIMITS = {
@@ -47,7 +47,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class PseudoHuber:
-    """A loss that a user wrote."""
+    """A custom loss."""
 
     name = "pseudo-huber"
     curvature = 1.0
@@ -70,7 +70,7 @@ def regression(rows: int = 4000, **parameters: Any) -> Any:
 
 
 def stream() -> Any:
-    """Batches of more rows than the start is made of, so that memory never holds all of them."""
+    """Batches with more rows than the sample for the start, so that memory never holds them all."""
     X, y = table(120_000)
     batches = [(X[i : i + 5000], y[i : i + 5000]) for i in range(0, len(X), 5000)]
     return LipschitzRegressor(max_iter=60, random_state=0).fit(batches), X[:4000], y[:4000]
@@ -97,11 +97,11 @@ FITS: dict[str, tuple[str, Callable[[], Any]]] = {
     "early stopping": ("float64", lambda: regression(1500, early_stopping=True, dtype="float64")),
     "own loss": ("float64", lambda: regression(1500, loss=PseudoHuber(), dtype="float64")),
 }
-"""Name, kind of limit and fit."""
+"""Name, kind of limit and function of each fit."""
 
 
 def measured(name: str) -> dict[str, Any]:
-    """Losses, final error and certificate of one of the fits."""
+    """Return losses, final error and certificate of a fit."""
     started = time.perf_counter()
     model, X, y = FITS[name][1]()
     if isinstance(model, LipschitzClassifier):
@@ -117,19 +117,19 @@ def measured(name: str) -> dict[str, Any]:
 
 
 def differences(name: str, old: dict[str, Any], new: dict[str, Any]) -> tuple[list[float], bool]:
-    """Relative differences of first losses, error and certificate; whether they are allowed."""
+    """Return relative differences of first losses, error and certificate, and whether they pass."""
     limit = LIMITS[FITS[name][0]]
     few = min(limit.iterations, len(old["losses"]), len(new["losses"]))
     a, b = np.array(old["losses"][:few]), np.array(new["losses"][:few])
     first = float(np.max(np.abs(b / a - 1), initial=0.0))
     error, bound = (abs(new[key] / old[key] - 1) for key in ("error", "certificate"))
-    # Where batches are random, so is the bound.
+    # With random batches the bound is random too.
     within = error <= limit.error and (limit.first is None or bound <= limit.error)
     return [first, error, bound], within and (limit.first is None or first <= limit.first)
 
 
 def main() -> int:
-    """Write or compare."""
+    """Write the results, or compare with the committed ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write benchmarks/baseline.json")
     parser.add_argument("--only", nargs="+", choices=list(FITS), help="default: all fits")

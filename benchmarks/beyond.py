@@ -1,47 +1,48 @@
-"""Beyond the paper: accuracy, time, depth and bound of `auto` beside Method 1 and scikit-learn.
+"""Compare accuracy, time, depth and bound of `auto` with Method 1 and scikit-learn.
 
     python benchmarks/beyond.py PART --data FOLDER [--write]
 
-FOLDER holds neural_lander_surrogate.csv.gz and neural_fly.csv.gz. The parts, each with its entry in
+FOLDER contains neural_lander_surrogate.csv.gz and neural_fly.csv.gz. Each part has an entry in
 benchmarks/beyond.json:
 
     accuracy    test RMS of auto, Method 1 and MLPRegressor, 10 seeds, surrogate and fly
-    time        seconds to Method 1's final train RMS, and train RMS at parts of Method 1's time
+    time        seconds to Method 1's final train RMS, and train RMS at fractions of Method 1's time
     majorant    iterations of DataMajorant + Steepest to Method 1's final train RMS
     grid        the 25 networks of Experiment 2 with auto
     tradeoff    error against bound for depths 2 to 12
     depth       the bound at depth 12 over that at depth 4, for three tolerances
-    headroom    test RMS and bound by headroom, and by the rule, for wide and for deep networks
-    tolerance   test RMS where ten iterations gain less than a part of the loss, for several parts
+    headroom    test RMS and bound by target gain, automatic and given, for wide and deep networks
+    tolerance   test RMS when stopped by `tol`, for several values
     luck        test RMS of auto for eight initial weights on the same rows, two splits
     figure      docs/images/tradeoff.png from the results of tradeoff
 
-Splits are 80/20 and the same for all; compilation is not counted.
+All methods have the same 80/20 splits; compilation is not counted.
 """
 
 import argparse
 import json
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from contenders.contest import split
 from sklearn import datasets
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import StandardScaler
 
+from contenders.contest import split
 from greatcircle import LipschitzRegressor, directions, steps
 from greatcircle.data import files
 from greatcircle.datasets import Table, ground_effect, neural_fly
 from greatcircle.experiments import exp2
-from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION, Run, train
+from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION, Run, job_of, train
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.stopping import DecreaseBelow
-from greatcircle.training.methods import METHODS, STARTS
+from greatcircle.training.methods import INITIALISATIONS, METHODS
 
 SEEDS = 10
 RATES = (3e-4, 1e-3, 3e-3, 1e-2)
@@ -59,20 +60,17 @@ def tables(folder: Path) -> dict[str, Table]:
     }
 
 
-def auto(table: Table, seed: int, *, scaling: str = "standard", **options: Any) -> Run:
-    """As `LipschitzRegressor()` does it."""
-    settings = {"start": STARTS["auto"], "iterations": 200, "tol": METHODS["auto"].tol, **options}
-    step = steps.Curvature()
-    return train(table, direction=None, step=step, seed=seed, scaling=scaling, **settings)
+def auto(table: Table, seed: int, *, progress: Any = None, **options: Any) -> Run:
+    """Train as `LipschitzRegressor()` does."""
+    return train(table, replace(job_of("auto", PAPER_HIDDEN, 200, seed), **options), progress)
 
 
-def method_1(table: Table, seed: int, **options: Any) -> Run:
-    settings = {"step": steps.Curvature(), "iterations": 200}
-    return train(table, seed=seed, **{**settings, **options})
+def method_1(table: Table, seed: int, *, progress: Any = None, **options: Any) -> Run:
+    return train(table, replace(job_of("ad", PAPER_HIDDEN, 200, seed), **options), progress)
 
 
 def peer(table: Table, seed: int, rate: float) -> tuple[float, float]:
-    """Test RMS of scikit-learn's network on the same split, and its operator-norm product."""
+    """Return test RMS and product of operator norms of scikit-learn's network on the same split."""
     order = np.random.default_rng(seed).spawn(2)[0].permutation(len(table))
     first = int(TRAIN_FRACTION * len(table))
     learn, test = order[:first], order[first:]
@@ -124,7 +122,7 @@ def accuracy(data: dict[str, Table]) -> dict[str, Any]:
 
 
 class Clock:
-    """Train RMS after each iteration, and the seconds until then."""
+    """Return the train RMS after each iteration, and the seconds until then."""
 
     def __init__(self, run: Callable[..., Run], table: Table, seed: int, **options: Any) -> None:
         seconds: list[float] = []
@@ -134,12 +132,12 @@ class Clock:
         self.rms = self.run.train_rms * np.sqrt(loss / loss[-1])
 
     def until(self, rms: float) -> float:
-        """Seconds until the train RMS is that low; infinite where it never is."""
+        """Return the seconds until the train RMS is that low, or infinity."""
         reached = np.flatnonzero(self.rms <= rms)
         return float(self.seconds[reached[0]]) if len(reached) else np.inf
 
     def at(self, seconds: float) -> float:
-        """Train RMS that was reached by then; the start where nothing was done yet."""
+        """Return the train RMS reached by that time, at first the initial one."""
         done = np.searchsorted(self.seconds, seconds, side="right")
         return float(self.rms[done - 1]) if done else np.inf
 
@@ -181,7 +179,7 @@ def majorant(data: dict[str, Table]) -> dict[str, Any]:
             table,
             seed,
             step=steps.DataMajorant(),
-            direction=directions.Steepest("trust"),
+            direction=directions.MajorantSteepest(),
             iterations=600,
         )
         reached = np.flatnonzero(run.rms <= goal)
@@ -212,14 +210,14 @@ def grid(data: dict[str, Table]) -> dict[str, Any]:
 
 
 def tradeoff(data: dict[str, Table]) -> dict[str, Any]:
-    """One seed for each point: the points of one curve stand for each other."""
+    """One seed per point: neighbouring points of a curve show the scatter."""
     results: dict[str, Any] = {}
     for name, depths in {"surrogate": (2, 4, 8, 12), "fly": (2, 4)}.items():
         table = data[name]
         for depth in depths:
             for scheme in ("uniform", "orthogonal", "identity"):
                 for headroom in (1.0, 3.0, 10.0, 30.0, 100.0):
-                    start = STARTS["auto"]._replace(scheme=scheme, headroom=headroom)
+                    start = INITIALISATIONS["auto"]._replace(scheme=scheme, target_gain=headroom)
                     run = auto(table, 0, start=start, hidden=(25,) * (depth - 1))
                     entry = {"headroom": headroom, "test_rms": round(run.test_rms, 4)}
                     entry |= {"train_rms": round(run.train_rms, 4), "bound": round(run.bound, 3)}
@@ -230,7 +228,7 @@ def tradeoff(data: dict[str, Table]) -> dict[str, Any]:
 
 
 def depth(data: dict[str, Table]) -> dict[str, Any]:
-    """Width 25. The longer a deep network trains, the larger its bound grows."""
+    """Compare the bounds of depth 4 and 12 at width 25: they keep growing during training."""
     results: dict[str, Any] = {}
     for tol in (1e-1, 3e-2, METHODS["auto"].tol):
         for layers in (4, 12):
@@ -268,14 +266,14 @@ WIDE, DEEP, DEEPER = (64, 64), (25,) * 7, (25,) * 11
 
 
 def headroom(data: dict[str, Table]) -> dict[str, Any]:
-    """Two seeds. The rule's own choice comes first."""
+    """Run the automatic target gain first, then given ones; two seeds."""
     results: dict[str, Any] = {}
     sets = other_sets(data)
     for name in ("surrogate", "Friedman 1", "diabetes"):
         for hidden in (WIDE, DEEP):
             entry = results.setdefault(name, {})[str(hidden)] = {}
             for value in (None, 1.0, 10.0, 30.0, 100.0, 300.0, 1000.0):
-                start = STARTS["auto"]._replace(headroom=value)
+                start = INITIALISATIONS["auto"]._replace(target_gain=value)
                 runs = [auto(sets[name], seed, hidden=hidden, start=start) for seed in range(2)]
                 entry[str(value or "rule")] = {
                     "test_rms": mean([r.test_rms for r in runs]),
@@ -286,7 +284,7 @@ def headroom(data: dict[str, Table]) -> dict[str, Any]:
 
 
 def tolerance(data: dict[str, Table]) -> dict[str, Any]:
-    """Three seeds, each of them one run of 200 iterations: where would it have ended?"""
+    """Where several tolerances would have stopped a run of 200 iterations; three seeds."""
     results: dict[str, Any] = {}
     sets = other_sets(data)
     cases = [(name, PAPER_HIDDEN) for name in sets]
@@ -313,7 +311,7 @@ def tolerance(data: dict[str, Table]) -> dict[str, Any]:
 
 
 def luck(data: dict[str, Table]) -> dict[str, Any]:
-    """How much of a test RMS is the initial weights': on the splits of peers.py's seeds 0 and 4."""
+    """Scatter of the test RMS over initial weights, on the splits of peers.py's seeds 0 and 4."""
     results: dict[str, Any] = {}
     for name, table in data.items():
         for seed in (0, 4):
@@ -332,7 +330,7 @@ def luck(data: dict[str, Table]) -> dict[str, Any]:
 
 
 def figure() -> None:
-    """One panel for each data set and depth, one curve for each kind of initial weights."""
+    """Draw a panel per data set and depth, with a curve per kind of initial weights."""
     results = json.loads(RESULTS.read_text("utf-8"))["tradeoff"]
     panels = [(name, depth) for name, depths in results.items() for depth in depths]
     drawing, axes = plt.subplots(2, 3, figsize=(11, 6.5), layout="constrained")

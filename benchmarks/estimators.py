@@ -1,14 +1,14 @@
-"""The estimators beside scikit-learn's: batches, classes, and a cold start.
+"""Compare the estimators with scikit-learn's: batches, classification, and a new process.
 
     python benchmarks/estimators.py PART --data FOLDER [--write]
 
-FOLDER holds neural_lander_surrogate.csv.gz and neural_fly.csv.gz. The parts, each with its entry in
+FOLDER contains neural_lander_surrogate.csv.gz and neural_fly.csv.gz. Each part has an entry in
 benchmarks/estimators.json:
 
     batches   test RMS and seconds with batch_size=256 and with all rows, 10 splits
-    many      the same with batch_size="auto" for many rows of the embedded generator
-    classes   accuracy in 5-fold cross-validation beside MLPClassifier, all at their defaults
-    cold      seconds of a new process, from its start to a fitted model, beside MLPRegressor
+    many      the same with batch_size="auto" for many generated rows
+    classes   accuracy in 5-fold cross-validation compared with MLPClassifier, default parameters
+    cold      seconds of a new process, from its start to a fitted model, and MLPRegressor
 """
 
 import argparse
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from beyond import tables
 from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold, cross_val_score
@@ -31,6 +30,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from beyond import tables
 from greatcircle import LipschitzClassifier, LipschitzRegressor
 from greatcircle.datasets import Table, ground_effect
 
@@ -41,7 +41,7 @@ RESULTS = Path(__file__).with_suffix(".json")
 
 
 def split(table: Table, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The splits of beyond.py."""
+    """Return the splits of beyond.py."""
     order = np.random.default_rng(seed).spawn(2)[0].permutation(len(table))
     first = int(0.8 * len(table))
     return order[:first], order[first:]
@@ -81,7 +81,7 @@ def batches(folder: Path) -> dict[str, Any]:
 
 
 def many(_: Path) -> dict[str, Any]:
-    """Rounds in turn; the first, which compiles, is told apart."""
+    """Time the functions alternately; the first round, which compiles, is reported separately."""
     results = {}
     for rows in (100_000, 300_000, 1_000_000):
         table = ground_effect.generate(rows)
@@ -181,7 +181,7 @@ def cold(folder: Path) -> dict[str, Any]:
             fitted, rms[kind] = map(float, done.stdout.split())
             seconds.setdefault(kind, []).append(round(fitted - started, 2))
             print(kind, seconds[kind][-1], flush=True)
-        seconds["LipschitzRegressor, compilation cached"].pop(0)  # which filled the cache
+        seconds["LipschitzRegressor, compilation cached"].pop(0)  # it filled the cache
     return {
         kind: {
             "seconds": times,

@@ -3,8 +3,8 @@
     python benchmarks/export.py [--write] [--check]
 
 The paper's network 12-25-30-15-3 with ReLU in float32. Needs gcc and a CBLAS (libopenblas-dev);
-clang and arm-none-eabi-gcc are measured where they are. Times are nanoseconds of processor time of
-one thread, the best of many short runs taken in turns.
+clang and arm-none-eabi-gcc are measured if installed. Times are CPU time of one thread in
+nanoseconds, the best of many short, interleaved runs.
 """
 
 import argparse

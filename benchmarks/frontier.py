@@ -1,21 +1,21 @@
-"""Test error against certified Lipschitz bound, beside four ways to bound a network in torch.
+"""Compare test error against certified bound with four Lipschitz-bounded networks in torch.
 
     python benchmarks/frontier.py PART --data FOLDER --cache FOLDER
 
-The first folder holds neural_lander_surrogate.csv.gz and neural_fly.csv.gz. The second gets the
-network of each test. Each finished run is a row of benchmarks/frontier_rows.jsonl, and never done
-again. The parts:
+The first folder contains neural_lander_surrogate.csv.gz and neural_fly.csv.gz. The network of each
+test is written to the second. Each finished run is a row of benchmarks/frontier_rows.jsonl and is
+not repeated. The parts:
 
-    rivals    train, test and certify the four rivals, in torch
-    ours      the same for LipschitzRegressor(lipschitz=L), nothing chosen by hand
-    table     means over the splits, and each rival less ours, to benchmarks/frontier.json
-    figure    docs/images/frontier.png from that file
+    rivals    train, test and certify the four networks in torch
+    ours      the same for LipschitzRegressor(lipschitz=L), with defaults
+    table     write means and differences to ours to benchmarks/frontier.json
+    figure    draw docs/images/frontier.png from that file
 
-All networks are 12-25-30-15-3, relu, with biases. Inputs are standardised by the training rows
-before any method sees them, so L is in newtons per standardised unit; every rival's bound is
-`certificate.tight` of the trained weights. Splits are those of beyond.py. For each data set and L a
-rival's learning rate is the best of six on splits 0 and 1, judged by a fifth of the training rows
-that it did not learn from; then it learns with that rate from all training rows of ten splits.
+All networks are 12-25-30-15-3, ReLU, with biases. Inputs are standardised by the training rows for
+all methods, so L is in newtons per standardised unit; every bound is `certificate.tight` of the
+trained weights. Splits are those of beyond.py. For each data set and L the learning rate of a torch
+network is the best of six on splits 0 and 1, by the error on a held-out fifth of the training rows;
+it is then trained with that rate on all training rows of ten splits.
 """
 
 import argparse
@@ -28,11 +28,11 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from beyond import tables
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.utils import parametrizations
 
+from beyond import tables
 from greatcircle import LipschitzRegressor, certificate
 from greatcircle.datasets import Table
 from greatcircle.experiments.run import PAPER_HIDDEN, TRAIN_FRACTION
@@ -45,7 +45,7 @@ BOUNDS = {
 RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 SPLITS, TRIAL_SPLITS = 10, 2
 BATCH, STEPS = 256, 6000
-TOGETHER = 35  # networks side by side: one so small keeps no processor busy
+TOGETHER = 35  # networks at once, because a single small one does not use a processor fully
 RESULTS = Path(__file__).with_suffix(".json")
 OURS = "greatcircle"
 Row = dict[str, Any]
@@ -53,7 +53,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 
 class Rival(nn.Module):
-    """Many networks with torch's usual initial weights: a bound and a seed for each."""
+    """Many networks with torch's default initial weights, a bound and a seed for each."""
 
     def __init__(self, bounds: list[float], seeds: list[int]) -> None:
         super().__init__()
@@ -71,17 +71,17 @@ class Rival(nn.Module):
         return layer.weight.detach(), layer.bias.detach()[:, None]
 
     def weights(self) -> list[Tensor]:
-        """Of the plain relu networks that these are: (networks, out, in) for each layer."""
+        """Return the weights of equivalent ReLU networks, (networks, out, in) for each layer."""
         return list(self.matrices)
 
     def after_step(self) -> None:
-        """Nothing, but for a rival that projects."""
+        """Project the weights, in methods that do."""
 
 
 class Spectral(Rival):
-    """Spectral normalisation, and the output times L.
+    """Spectral normalisation, with the output multiplied by L.
 
-    As torch's `spectral_norm`, to rounding, but for the layers of all networks at once.
+    Equals torch's `spectral_norm` up to rounding, for the layers of all networks at once.
     """
 
     def __init__(self, bounds: list[float], seeds: list[int]) -> None:
@@ -101,7 +101,7 @@ class Spectral(Rival):
 
 
 class Orthogonal(Rival):
-    """Torch's orthogonal parametrisation, and the output times L."""
+    """Torch's orthogonal parametrisation, with the output multiplied by L."""
 
     def __init__(self, bounds: list[float], seeds: list[int]) -> None:
         super().__init__(bounds, seeds)
@@ -117,8 +117,8 @@ class Sandwich(Rival):
     """Sandwich layers: Wang and Manchester, Lipschitz-bounded deep networks, ICML 2023.
 
     h₀ = √L x, hᵢ = √2 Aᵢᵀ Ψᵢ σ(√2 Ψᵢ⁻¹ Bᵢ hᵢ₋₁ + bᵢ), y = √L B h + b with A Aᵀ + B Bᵀ = I: the
-    Cayley transform of a free matrix, X (out × out) above Y (in × out), gives such A and B. The
-    norm of it is a parameter, as in the authors' code: 0.3% better on fly; more steps are not.
+    Cayley transform of a free matrix, X (out × out) above Y (in × out), gives such A and B. Its
+    norm is a parameter, as in the authors' code: 0.3% better on fly; more steps are no better.
     """
 
     def __init__(self, bounds: list[float], seeds: list[int]) -> None:
@@ -147,7 +147,7 @@ class Sandwich(Rival):
 
 
 class Clipped(Rival):
-    """As Neural-Lander: after each step a matrix of norm above L^(1/layers) is divided down."""
+    """As in Neural-Lander, scale down matrices of norm above L^(1/layers) after each step."""
 
     @torch.no_grad()
     def after_step(self) -> None:
@@ -161,7 +161,7 @@ RIVALS = {"clipped": Clipped, "spectral": Spectral, "orthogonal": Orthogonal, "L
 
 
 def train(rival: Rival, rate: float, rows: list[Rows]) -> list[list[np.ndarray]]:
-    """Adam with a cosine schedule, each network on its own rows; w, b, w, b, ... of each."""
+    """Train by Adam with a cosine schedule, each network on its own rows; return w, b, w, b, ..."""
     X, y = (torch.tensor(np.stack(part, 1)).float() for part in zip(*rows, strict=True))
     optimiser = torch.optim.Adam(rival.parameters(), lr=rate, fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, STEPS)
@@ -183,7 +183,7 @@ def train(rival: Rival, rate: float, rows: list[Rows]) -> list[list[np.ndarray]]
 
 
 def split(table: Table, seed: int, trial: bool = False) -> tuple[Rows, Rows]:
-    """Rows to learn from, and test rows or, in a trial, a fifth of the training rows instead."""
+    """Return training rows, and test rows or, in a trial, a held-out fifth of the training rows."""
     order = np.random.default_rng(seed).spawn(2)[0].permutation(len(table))
     order = order[: int(TRAIN_FRACTION * len(order))] if trial else order
     first = int(TRAIN_FRACTION * len(order))
@@ -197,7 +197,7 @@ def rms(error: np.ndarray) -> float:
 
 
 class Store:
-    """The rows of all finished runs by data, method, L, split and, of a trial, rate."""
+    """The rows of all finished runs by data, method, L, split and, in a trial, learning rate."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -217,14 +217,14 @@ class Store:
         print(json.dumps(row), flush=True)
 
     def select(self, *start: Any, trial: bool = False) -> list[Row]:
-        """All whose key begins so, by split."""
+        """Return the rows whose key starts like this, by split."""
         found = [row for key, row in self.rows.items() if key[: len(start)] == start]
         kind = [row for row in found if trial == (row["test_rms"] is None)]
         return sorted(kind, key=lambda row: row["split"])
 
 
 def run(store: Store, case: Any, method: str, rate: float, wanted: Any, trial: bool) -> None:
-    """Train the networks (L, split) of `wanted` that have no row yet."""
+    """Train those networks (L, split) that have no row yet."""
     (name, table), known = case, rate if trial else None
     todo = [(L, seed) for L, seed in wanted if (name, method, L, seed, known) not in store.rows]
     for some in (todo[i : i + TOGETHER] for i in range(0, len(todo), TOGETHER)):
@@ -265,7 +265,7 @@ def rivals(store: Store, data: dict[str, Table]) -> None:
 
 
 def ours(store: Store, data: dict[str, Table]) -> None:
-    """From half the least L on: a rival's certified bound can be below what was asked."""
+    """Start at half the smallest L, because certified bounds can be below the given ones."""
     bounds = [(name, L) for name, all_of in BOUNDS.items() for L in (all_of[0] / 2, *all_of)]
     for seed, (name, L) in itertools.product(range(SPLITS), bounds):
         if (name, OURS, L, seed, None) in store.rows:
@@ -281,10 +281,10 @@ def ours(store: Store, data: dict[str, Table]) -> None:
 
 
 def compare(rows: list[Row], ours: list[Row], L: float) -> dict[str, Any]:
-    """Mean and standard error of the RMS less ours, at the L asked and at the L certified.
+    """Return mean and standard error of each rival's RMS minus ours, at equal L and at equal bound.
 
-    For the latter each split's curve of ours is interpolated in log L; above its last point that
-    point stands, which favours the rival, and below its first there is nothing to compare.
+    At equal bound, our curve of each split is interpolated in log L. Above its last point that
+    point is used, which favours the rival; below its first, the difference is undefined.
     """
     differences = []
     for row in rows:
@@ -299,7 +299,7 @@ def compare(rows: list[Row], ours: list[Row], L: float) -> dict[str, Any]:
 
 
 def table(store: Store, _: dict[str, Table]) -> None:
-    """Of what is done: an L counts when it has all splits, a difference when ours are all there."""
+    """Summarise complete results: all splits of an L, and differences if all of ours exist."""
     results: Row = {name: {method: [] for method in (OURS, *RIVALS)} for name in BOUNDS}
     for name, method in itertools.product(BOUNDS, (OURS, *RIVALS)):
         own = store.select(name, OURS)

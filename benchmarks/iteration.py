@@ -1,14 +1,15 @@
 """Time of one iteration of each method, as a multiple of one gradient.
 
-Both are timed in one process, in turn, so that what else the machine does falls on both alike. The
-gradient is JAX's own `value_and_grad` of the same loss, written as a user would write it.
+Both are timed alternately in one process, so that other load affects both equally. The gradient is
+JAX's `value_and_grad` of the same loss, in the code that a user would write. An iteration is timed
+as `descend` runs it: in a program of several.
 
     python benchmarks/iteration.py            print the table
-    python benchmarks/iteration.py --write    and write benchmarks/iteration.json
-    python benchmarks/iteration.py --check    and fail where a limit is passed
+    python benchmarks/iteration.py --write    also write benchmarks/iteration.json
+    python benchmarks/iteration.py --check    also fail if a limit is exceeded
 
-The check also fails where a ratio, the operations or the instructions of a program are a fifth
-above those of benchmarks/iteration.json.
+The check also fails if a ratio, the operations or the instructions of a program exceed those of
+benchmarks/iteration.json by a fifth.
 """
 
 import argparse
@@ -22,12 +23,14 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from greatcircle import Network, Problem, directions, sphere, steps
 from greatcircle._runtime.threads import one_thread
 from greatcircle.datasets import ground_effect
-from greatcircle.optimise import loop as descent
+from greatcircle.optimise.iterations import Point
 from greatcircle.training.initialisation import spectral_initialisation
+from iteration_programs import Program, program_of
 
 ROWS, REPEATS, ROUNDS = 22_401, 30, 3
 COMPILE_LIMIT = 2.0  # seconds
@@ -37,14 +40,14 @@ STEEPEST = directions.Steepest()
 METHODS = {
     "Method 1, Curvature": (STEEPEST, steps.Curvature(), 2.5),
     "Method 2, Majorant (Brent)": (STEEPEST, steps.Majorant(), 4.0),
-    "Method 2, Majorant (golden section)": (STEEPEST, steps.Majorant("golden"), None),
+    "Method 2, Majorant (golden section)": (STEEPEST, steps.Majorant(steps.GoldenSection()), None),
     "ClosedForm": (STEEPEST, steps.ClosedForm(), None),
     "auto, Kronecker and Curvature": (directions.Kronecker(), steps.Curvature(), None),
 }
 
 
 def gradient_of(problem: Problem):
-    """The same loss as JAX users write it."""
+    """Return the same loss in plain JAX."""
 
     def loss(weights, X, Y):
         h = X
@@ -62,28 +65,21 @@ def timed(function) -> float:
 
 
 def measure(problem: Problem, weights, direction, step) -> dict[str, float]:
-    """Median of the ratio of an iteration to the gradient timed just before it."""
-    weights, sizes, _ = descent._checked_start(problem, weights)
-    point = descent.nowhere(weights, direction)
-    radii = jnp.asarray(sizes)
-    visit = partial(descent.visit_point, problem, radii, direction=direction, step=step)
+    """Return the median ratio of an iteration to the gradient timed just before it."""
+    program, point = program_of(problem, weights, direction, step)
     gradient = gradient_of(problem)
-    jax.clear_caches()  # each round pays for its own compilation
+    jax.clear_caches()  # each round includes its own compilation
     started = time.perf_counter()
-    _, point = jax.block_until_ready(visit(point, point.angle))
+    point = jax.block_until_ready(program(point, 0)).point
     compile_seconds = time.perf_counter() - started
-    timed(lambda: gradient(sphere.unpack(point.weights)))
+    point = _start_without_halvings(program, point)
+    weights = sphere.unpack(point.weights)
     gradients, iterations = [], []
     for _ in range(REPEATS + 5):
-        weights = sphere.unpack(point.weights)
-        gradients.append(timed(lambda weights=weights: gradient(weights)))
-        started = time.perf_counter()
-        moved, _, halvings = descent._search(visit, point)
-        seconds = time.perf_counter() - started
-        point = moved
-        if halvings == 0:
-            iterations.append((gradients[-1], seconds))
-    iterations = iterations[-REPEATS:]  # the first ones still warm up
+        gradients.append(timed(lambda: gradient(weights)))
+        seconds = timed(lambda: program(point, program.length))
+        iterations.append((gradients[-1], seconds / program.length))
+    iterations = iterations[-REPEATS:]  # the first ones are warm-up
     return {
         "ratio": statistics.median(s / g for g, s in iterations),
         "iteration_ms": 1e3 * statistics.median(s for _, s in iterations),
@@ -92,21 +88,28 @@ def measure(problem: Problem, weights, direction, step) -> dict[str, float]:
     }
 
 
+def _start_without_halvings(program: Program, point: Point) -> Point:
+    """Return a point from which a program takes all its iterations without rejecting a trial."""
+    for _ in range(50):
+        result = program(point, program.length)
+        if result.recorded == program.length and not np.any(result.measured.halvings):
+            return point
+        point = result.point
+    raise RuntimeError("every program rejected a trial; expected one without halvings")
+
+
 def counts(problem: Problem, weights, direction, step) -> dict[str, float]:
-    """What the compiler says of an iteration's program: the same on every run."""
-    weights, sizes, _ = descent._checked_start(problem, weights)
-    point = descent.nowhere(weights, direction)
-    program = descent.visit_point.lower(
-        problem, jnp.asarray(sizes), point, point.angle, direction=direction, step=step
-    ).compile()
+    """Return operations and instructions of the compiled program, the same on every run."""
+    program, point = program_of(problem, weights, direction, step)
+    compiled = program.lower(point, 1).compile()
     return {
-        "operations": program.cost_analysis()["flops"],
-        "instructions": program.as_text().count(" = "),
+        "operations": compiled.cost_analysis()["flops"],
+        "instructions": compiled.as_text().count(" = "),
     }
 
 
 def regressions(name: str, result: dict[str, float]) -> list[str]:
-    """What is a fifth above the results that are committed."""
+    """Return what exceeds the committed results by a fifth."""
     if not RESULTS.exists():
         return []
     before = json.loads(RESULTS.read_text("utf-8"))["methods"].get(name, {})
@@ -120,7 +123,7 @@ def regressions(name: str, result: dict[str, float]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="write benchmarks/iteration.json")
-    parser.add_argument("--check", action="store_true", help="fail where a limit is passed")
+    parser.add_argument("--check", action="store_true", help="fail if a limit is exceeded")
     options = parser.parse_args()
     table = ground_effect.generate(ROWS)
     network = Network((12, 25, 30, 15, 3))
@@ -131,7 +134,7 @@ def main() -> int:
         with one_thread():  # as in `descend`
             rounds = [measure(problem, weights, direction, step) for _ in range(ROUNDS)]
         result = sorted(rounds, key=lambda r: r["ratio"])[ROUNDS // 2] | {
-            # The least that it takes: what else the machine does is not the program's fault.
+            # The minimum, because other load only adds time.
             "compile_seconds": min(r["compile_seconds"] for r in rounds),
             "limit": limit,
             **counts(problem, weights, direction, step),

@@ -1,11 +1,11 @@
-"""What a search that is linear in t, in float32, costs Method 2.
+"""Effect on Method 2 of searching linearly in t, in float32, instead of in log t.
 
-Searches for the minimum of the same majorant, on the same splits and initial weights:
+These searches minimise the same majorant, on the same splits and initial weights:
 
-- log t: the library's (`steps.Majorant`);
-- linear t: golden section over [0, π], the library's formulas, to within √eps, the usual
-  tolerance of a search, or to within 1e-7;
-- literal: the latter with Eq. (22) and (23) as they are printed: cos t − 1, P1 − P2, L(w) added.
+- log t: `steps.Majorant` of the library;
+- linear t: golden section over [0, π] with the library's formulas, to within √eps, the usual
+  tolerance, or to within 1e-7;
+- literal: the latter with Eq. (22) and (23) as printed: cos t − 1, P1 − P2, L(w) added.
 
     python benchmarks/linear_search.py data.csv.gz --targets fx fy fz --inputs ... --seeds 3 \
         --write
@@ -25,16 +25,15 @@ from jax import Array
 from greatcircle import steps
 from greatcircle.data import files
 from greatcircle.datasets import Table
-from greatcircle.experiments.run import train
-from greatcircle.optimise import search
-from greatcircle.optimise.arc import Here
-from greatcircle.optimise.majorants import MajorantTerms, majorant_terms
-from greatcircle.optimise.steps import Proposal
+from greatcircle.experiments.run import PAPER_HIDDEN, job_of, train
+from greatcircle.optimise.arc import ArcStart
+from greatcircle.optimise.steps import Proposal, search
+from greatcircle.optimise.steps.majorants import MajorantTerms, majorant_terms
 
 
 def literal(terms: MajorantTerms, loss: Array, t: Array) -> Array:
-    """Right-hand side of Eq. (22) as printed."""
-    turning, Q = terms.turning, terms.seen[0] ** 2 * terms.turning.curvature
+    """Return the right-hand side of Eq. (22) as printed."""
+    turning, Q = terms.turning, terms.inputs[0] ** 2 * terms.turning.curvature
     linear = jnp.sum(turning.alpha * (jnp.cos(t) - 1) - turning.beta * jnp.sin(t))
     cosine, sine = jnp.cos(t) - 1, jnp.sin(t)
     chord = cosine**2 * turning.WW + cosine * sine * turning.WU + sine**2 * turning.UU
@@ -45,20 +44,20 @@ def literal(terms: MajorantTerms, loss: Array, t: Array) -> Array:
 
 @dataclass(frozen=True)
 class LinearSearch:
-    """`Majorant`, searched in t itself."""
+    """`Majorant`, searched linearly in t."""
 
     tolerance: float
     literal: bool = False
     cost: ClassVar = steps.Majorant().cost
     check: ClassVar = steps.Majorant().check
 
-    def propose(self, here: Here) -> Proposal:
-        terms = majorant_terms(here)
+    def propose(self, start: ArcStart) -> Proposal:
+        terms = majorant_terms(start)
 
         def value(t: Array) -> Array:
-            return literal(terms, here.loss, t) if self.literal else terms.value(t)
+            return literal(terms, start.loss, t) if self.literal else terms.value(t)
 
-        low, high = jnp.zeros_like(here.loss), jnp.full_like(here.loss, math.pi)
+        low, high = jnp.zeros_like(start.loss), jnp.full_like(start.loss, math.pi)
         angle, _ = search.golden(value, low, high, self.tolerance)
         return Proposal(angle, jnp.full_like(angle, jnp.nan), -terms.value(angle))
 
@@ -72,7 +71,7 @@ SEARCHES = {
 
 
 def with_rms(table: Table, rms: float) -> Table:
-    """The same targets with so much of their mean that their root mean square is `rms`."""
+    """Remove part of the targets' mean, so that their root mean square is `rms`."""
     mean = table.y.mean(axis=0)
     varying = table.y - mean
     part = math.sqrt(rms**2 - np.mean(np.sum(varying**2, axis=1))) / np.linalg.norm(mean)
@@ -89,7 +88,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--iterations", type=int, default=3000)
     parser.add_argument("--searches", nargs="+", choices=list(SEARCHES), default=list(SEARCHES))
-    parser.add_argument("--rms", type=float, help="take off part of the targets' mean to get there")
+    parser.add_argument(
+        "--rms", type=float, help="remove part of the targets' mean to reach this root mean square"
+    )
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     table = files.read(options.data, inputs=options.inputs, targets=options.targets)
@@ -99,7 +100,7 @@ def main() -> None:
     for name in options.searches:
         step = SEARCHES[name]
         runs = [
-            train(table, step=step, iterations=options.iterations, seed=seed)
+            train(table, replace(job_of("mm", PAPER_HIDDEN, options.iterations, seed), step=step))
             for seed in range(options.seeds)
         ]
         results[name] = {

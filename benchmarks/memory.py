@@ -1,9 +1,9 @@
-"""Ten million rows from a memory map: resident memory and error, beside a fit of a sample.
+"""Resident memory and error of a fit of ten million rows from a memory map, and of a sample.
 
     python benchmarks/memory.py [--rows N] [--write]
 
-The rows come from the embedded generator, in a temporary folder. The fit runs in a process of its
-own, whose largest resident memory is what the operating system says (VmHWM).
+The rows are generated into a temporary folder. Each fit runs in its own process, whose peak
+resident memory is reported by the operating system (VmHWM).
 """
 
 import argparse
@@ -69,7 +69,9 @@ def main() -> None:
         stream = fit(folder)
         rng = np.random.default_rng(0)
         which = np.sort(rng.choice(options.rows, min(100_000, options.rows) - 1, replace=False))
-        for part in "Xy":  # one row less than a sample of the stream: a fit of all rows at once
+        for part in (
+            "Xy"
+        ):  # one row less than the sample of a stream, so that all rows are fitted in memory
             rows = np.load(folder / f"{part}.npy", mmap_mode="r")[which]
             np.save(folder / f"{part}.npy", rows)
         sample = fit(folder)

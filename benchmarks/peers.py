@@ -1,26 +1,26 @@
-"""Every optimiser beside `auto`, in one run on this machine.
+"""Compare `auto` with other optimisers on this machine.
 
     python benchmarks/peers.py run --data FOLDER [--quick] [--fresh]
     python benchmarks/peers.py page [--quick]
 
-FOLDER holds neural_lander_surrogate.csv.gz and neural_fly.csv.gz; without it, what needs them is
-left out. Each finished run is a row of benchmarks/peers_rows.jsonl and never done again, so that an
-interrupted `run` goes on where it stopped; --fresh begins anew. `page` writes
+FOLDER contains neural_lander_surrogate.csv.gz and neural_fly.csv.gz; without it, the runs that need
+them are skipped. Each finished run is a row of benchmarks/peers_rows.jsonl and is not repeated:
+rerun the command to resume an interrupted `run`; --fresh discards the rows. `page` writes
 benchmarks/results.json, docs/benchmarks.md and its figures from the rows. --quick has one seed,
-short budgets and rows of its own, to see that all works: its figures say little.
+short time budgets and separate rows; it only tests that everything runs.
 
 The parts:
 
     main      surrogate and fly, network 12-25-30-15-3: all contenders, five seeds, all rates
-    widths    embedded generator, 10,000 rows, two hidden layers of 25 to 512 units
-    rows      embedded generator, 1,000 to 1,000,000 rows, network 12-25-30-15-3
+    widths    generated data, 10,000 rows, two hidden layers of 25 to 512 units
+    rows      generated data, 1,000 to 1,000,000 rows, network 12-25-30-15-3
     sets      scikit-learn's diabetes and digits (one output for each digit, squared error)
-    steps     one iteration of ours beside one full-batch step of torch's Adam
+    steps     one iteration of ours compared with one full-batch step of torch's Adam
 
-Compilation counts for nobody: everybody first runs for an instant, unseen by the clock. In that
-instant torch and scikit-learn run with one thread and with two, and then keep one, or two where
-that is a fifth faster. A learning rate is the one of its grid with the lowest test error at the
-end, on seed 0: the test rows themselves choose it, which favours those who have a rate.
+Compilation is not counted: each optimiser first runs briefly without being timed. torch and
+scikit-learn do so with one thread and with two, and then use two if that is a fifth faster. The
+learning rate is that of the grid with the lowest final test error on seed 0; it is selected on the
+test rows, which favours optimisers with a learning rate.
 """
 
 import argparse
@@ -40,9 +40,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
 from contenders import CONTENDERS, OURS, RATES
 from contenders.contest import Case, TimeUp, Watch, blas_threads, split
-
 from greatcircle import certificate
 from greatcircle.datasets import ground_effect
 from greatcircle.experiments.run import PAPER_HIDDEN
@@ -53,17 +53,17 @@ SHORT_RATES = RATES[3:8:2]
 WIDTHS = (25, 64, 256, 512)
 ROWS = (1_000, 10_000, 100_000, 1_000_000)
 WIDE = 400
-"""Hidden units from which on the bound is `certificate.fast`: `tight` would take minutes."""
+"""Number of hidden units above which the bound is `certificate.fast`: `tight` takes minutes."""
 
 WARM_UP = 0.2
 WORTH_IT = 1.2
-"""How much faster two threads have to be: where other work is done beside, they wait for it."""
+"""Speed-up that justifies two threads; on a busy machine they wait for each other."""
 
 Row = dict[str, Any]
 
 
 class Pace(NamedTuple):
-    """How long a run may take, in seconds, and how many seeds there are."""
+    """Time budgets in seconds, and the number of seeds."""
 
     main: float
     short: float
@@ -77,7 +77,7 @@ FULL, QUICK = Pace(5.0, 3.0, 10.0, 5, 3.0, 4), Pace(2.0, 0.5, 2.0, 1, 0.6, 2)
 
 
 class Job(NamedTuple):
-    """One run, or for a contender with rates all of them and then the best on the other seeds."""
+    """A run, or for a contender with rates, all rates on seed 0 and the best on the other seeds."""
 
     part: str
     data: str
@@ -93,7 +93,7 @@ class Job(NamedTuple):
 
 
 def jobs(pace: Pace, have_files: bool) -> Iterator[Job]:
-    """A quick run leaves out the largest widths and numbers of rows."""
+    """Return the cases; a quick run omits the largest widths and numbers of rows."""
     for data in ("surrogate", "fly") if have_files else ():
         for name, contender in CONTENDERS.items():
             yield Job("main", data, PAPER_HIDDEN, name, pace.main, pace.seeds, contender.rates)
@@ -135,7 +135,7 @@ def rows_of(data: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def machine() -> dict[str, Any]:
-    """What the figures depend on beside this code."""
+    """Return what the results depend on besides this code."""
     names = [line for line in _cpu_lines() if line.startswith("model name")]
     packages = ("jax", "numpy", "scikit-learn", "torch", "prodigyopt", "dadaptation")
     packages += ("schedulefree", "dog-optimizer", "optax", "geoopt", "pymanopt")
@@ -187,19 +187,19 @@ class Store:
         return row
 
     def of(self, pace: Pace) -> list[Row]:
-        """Those of this machine and of these budgets: others cannot be compared with."""
+        """Return the rows of this machine with these time budgets; others are not comparable."""
         rows = (row for row in self.rows.values() if row["machine"] == self.machine)
         budgets = (pace.main, pace.short, pace.million, pace.steps)
         return [row for row in rows if row["budget"] in budgets]
 
     def known(self, row: Row) -> Row | None:
-        """Of a run that is done; one that failed is tried again."""
+        """Return the row of a finished run; a failed one is repeated."""
         found = self.rows.get(self.key({"machine": self.machine, **row}))
         return None if found is None or "failed" in found else found
 
 
 def threads(count: int) -> Any:
-    """So many for torch and for NumPy's linear algebra; JAX always takes what it needs."""
+    """Limit the threads of torch and of NumPy's linear algebra; JAX chooses by itself."""
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(count)
     return blas_threads(count)
@@ -208,14 +208,14 @@ def threads(count: int) -> Any:
 def once(case: Case, contender: str, budget: float, count: int) -> Watch:
     watch = Watch(case, budget)
     with threads(count), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of packages about their own insides
+        warnings.simplefilter("ignore")  # other packages warn about their own code
         with suppress(TimeUp):
             CONTENDERS[contender].run(case, watch)
     return watch
 
 
 def warmed_up(case: Case, contender: str) -> int:
-    """Run for an instant, compiling what there is to compile; how many threads are worth it."""
+    """Run briefly to compile, and return the faster number of threads."""
     most = min(2, cores())
     once(case, contender, WARM_UP / 4, most)
     if CONTENDERS[contender].compiles:
@@ -228,7 +228,7 @@ def warmed_up(case: Case, contender: str) -> int:
 
 
 def bound(watch: Watch) -> tuple[str, float]:
-    """Certified, in units of the targets per standard deviation of the inputs."""
+    """Return the certified bound in units of the targets per standard deviation of the inputs."""
     matrices, biases = ([layer[i] for layer in watch.layers] for i in (0, 1))
     units = sum(watch.case.hidden)
     prove = certificate.tight if units < WIDE else certificate.fast
@@ -249,7 +249,7 @@ def row_of(watch: Watch, count: int) -> Row:
 
 
 class Runner:
-    """Does jobs, and says on standard error how far it is."""
+    """Run jobs, and report progress on standard error."""
 
     def __init__(self, store: Store, folder: Path | None, todo: list[Job]) -> None:
         self.store, self.folder = store, folder
@@ -287,7 +287,7 @@ class Runner:
             return {"load": load} | row_of(once(case, job.contender, job.budget, count), count)
         except ModuleNotFoundError as error:
             return {"failed": f"not installed: {error.name}"}
-        except Exception as error:  # a rival that fails is a result too, and the others go on
+        except Exception as error:  # a failure is a result too; continue with the others
             traceback.print_exc()
             return {"failed": f"{type(error).__name__}: {error}"[:200]}
 
@@ -304,7 +304,7 @@ class Runner:
 
 
 def run_steps(store: Store, seconds: float, sizes: int) -> None:
-    """The rows of one iteration beside one step, for the paper's network and for the widths."""
+    """Compare one iteration with one Adam step, for the paper's network and the widths."""
     for hidden in (PAPER_HIDDEN, *((width, width) for width in WIDTHS[:sizes])):
         for kind in ("Method 1", OURS):
             rows = "generated 28001" if hidden == PAPER_HIDDEN else "generated 10000"
@@ -320,7 +320,7 @@ def run_steps(store: Store, seconds: float, sizes: int) -> None:
                 for count in {1, min(2, cores())}:
                     with threads(count):
                         both.append({"threads": count} | ratio(case, kind, seconds))
-                result = min(both, key=lambda r: r["adam_step_ms"])  # torch at its fastest
+                result = min(both, key=lambda r: r["adam_step_ms"])  # the fastest for torch
                 result = {k: float(f"{v:.4g}") for k, v in result.items()}
             except ModuleNotFoundError as error:
                 result = {"failed": f"not installed: {error.name}"}
@@ -339,7 +339,7 @@ def main() -> None:
     parser.add_argument("part", choices=("run", "page"))
     parser.add_argument("--data", type=Path, default=os.environ.get("GREATCIRCLE_DATA") or None)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--fresh", action="store_true", help="forget the rows there are")
+    parser.add_argument("--fresh", action="store_true", help="discard the stored rows")
     parser.add_argument("--only", nargs="*", help="names of contenders", choices=CONTENDERS)
     options = parser.parse_args()
     pace = QUICK if options.quick else FULL

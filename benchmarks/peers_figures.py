@@ -1,4 +1,4 @@
-"""The figures of docs/benchmarks.md."""
+"""Draw the figures of docs/benchmarks.md."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,17 +9,18 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from contenders import CONTENDERS, OURS
 from matplotlib.ticker import LogLocator, NullFormatter
+
+from contenders import CONTENDERS, OURS
 from peers_summary import Entry
 
-# Okabe and Ito's palette, which the colour-blind can tell apart. Red-orange is ours alone.
+# Okabe and Ito's palette for the colour-blind. Red-orange is reserved for ours.
 OUR_COLOUR = "#D55E00"
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#8C8C8C")
 STYLES = ("-", (0, (4, 1.5)))
 SIZE, DPI = 8.0, 100
 FLOOR = 0.05
-"""Per cent above the best of all: where the logarithmic axis ends."""
+"""Lower end of the logarithmic axis, in per cent above the lowest error."""
 
 
 def is_tuned(name: str) -> bool:
@@ -27,7 +28,7 @@ def is_tuned(name: str) -> bool:
 
 
 def look(name: str) -> dict[str, Any]:
-    """The same colour and line in every figure; within a panel no two are alike."""
+    """Return colour and line style of a contender, the same in every figure."""
     if name.startswith(OURS):
         return {"color": OUR_COLOUR, "linestyle": STYLES[name != OURS]}
     others = [n for n in CONTENDERS if not n.startswith(OURS) and is_tuned(n) == is_tuned(name)]
@@ -40,7 +41,7 @@ def colour(name: str) -> str:
 
 
 def spread_out(heights: np.ndarray, gap: float, low: float, high: float) -> np.ndarray:
-    """The same order with at least `gap` between any two, and all between low and high."""
+    """Move values apart to at least `gap`, in the same order and between low and high."""
     order = np.argsort(heights)
     placed = heights[order].copy()
     for _ in range(200):
@@ -56,7 +57,7 @@ def spread_out(heights: np.ndarray, gap: float, low: float, high: float) -> np.n
 
 
 def averaged(entry: Entry, times: np.ndarray) -> np.ndarray:
-    """Mean over the seeds of the test RMS at these times; NaN before the first is known."""
+    """Return the mean over the seeds of the test RMS at these times; NaN before the first one."""
     curves = []
     for row in entry.runs.values():
         seconds, rms = np.asarray(row["seconds"]), np.asarray(row["rms"])
@@ -66,7 +67,7 @@ def averaged(entry: Entry, times: np.ndarray) -> np.ndarray:
 
 
 def curves(path: Path, data: str, found: dict[str, Entry]) -> None:
-    """Test error above the best of all against time; each curve is named at its end."""
+    """Draw test error above the lowest of all against time, with labels at the curves' ends."""
     found = {name: entry for name, entry in found.items() if entry.runs}
     longest = max(row["seconds"][-1] for e in found.values() for row in e.runs.values())
     times = np.geomspace(5e-3, longest, 300)
@@ -119,7 +120,7 @@ def name_the_ends(
 
 
 def bars(path: Path, main: dict[str, Any]) -> None:
-    """Seconds until each reaches the RMS that tuned Adam ends at; pale: the tuning before that."""
+    """Draw the seconds to the final RMS of tuned Adam, and in a pale colour the tuning time."""
     figure, axes = plt.subplots(
         1, len(main), figsize=(SIZE, 5.0), layout="constrained", sharey=True, squeeze=False
     )
@@ -153,7 +154,7 @@ def bars(path: Path, main: dict[str, Any]) -> None:
 
 
 def scales(path: Path, results: dict[str, Any]) -> None:
-    """Time to within a per cent of the best against width and rows; the cost of one iteration."""
+    """Draw the time to within 1 % of the lowest RMS against width and rows, and iteration costs."""
     figure, grid = plt.subplots(2, 2, figsize=(SIZE, 6.6), layout="constrained")
     axes = grid.flat
     parts = (("widths", "units of each hidden layer"), ("rows", "rows"))
@@ -192,7 +193,7 @@ def scales(path: Path, results: dict[str, Any]) -> None:
 
 
 def plain_ticks(axis: Any, places: list[float]) -> None:
-    """At the places that were measured, and nowhere else."""
+    """Put ticks at the measured values only."""
     if places:
         axis.set_xticks(places, [f"{x:,}" for x in places])
     axis.xaxis.set_minor_formatter(NullFormatter())
@@ -201,7 +202,7 @@ def plain_ticks(axis: Any, places: list[float]) -> None:
 def line(
     axis: Any, points: Iterable[tuple[float, Any]], name: str, shade: str = "", never: float = 0.0
 ) -> None:
-    """Where it never got there, there is a cross at the top."""
+    """Mark a target that was never reached by a cross at the top."""
     points, shade = list(points), shade or colour(name)
     known = [(x, y) for x, y in points if y is not None]
     x, y = zip(*known, strict=True) if known else ((), ())

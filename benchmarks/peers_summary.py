@@ -1,29 +1,29 @@
-"""What the rows of peers.py say: who got how far, how fast, and which targets are met."""
+"""Summarise the rows of peers.py: errors, times, bounds, and which targets are met."""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from contenders import CONTENDERS, OURS
 
+from contenders import CONTENDERS, OURS
 from greatcircle.experiments.run import TRAIN_FRACTION
 
 Row = dict[str, Any]
 ADAMS = ("torch Adam, all rows", "torch Adam, batches")
 CLOSE = 1.01
-"""Of the scaling curves: within one per cent of the best that anyone reached."""
+"""Target of the scaling tables: within one per cent of the lowest RMS of all contenders."""
 
 NEVER = float("inf")
 
 
 def until(row: Row, rms: float) -> float:
-    """Seconds until the test RMS is that low; infinite where it never is."""
+    """Return the seconds until the test RMS is that low, or infinity."""
     return at_first(row, rms)[0]
 
 
 def at_first(row: Row, rms: float) -> tuple[float, float]:
-    """Seconds and forward passes until then."""
+    """Return the seconds and forward passes until the test RMS is that low, or infinity."""
     found = np.flatnonzero(np.asarray(row["rms"]) <= rms)
     if not len(found):
         return NEVER, NEVER
@@ -31,7 +31,7 @@ def at_first(row: Row, rms: float) -> tuple[float, float]:
 
 
 def mean_until(runs: list[Row], rms: float) -> float:
-    """Seconds until the mean of the runs' test RMS at one time is that low, or infinite."""
+    """Return the seconds until the mean test RMS of the runs is that low, or infinity."""
     times = np.unique(np.concatenate([row["seconds"] for row in runs]))
     curves = []
     for row in runs:
@@ -42,7 +42,7 @@ def mean_until(runs: list[Row], rms: float) -> float:
 
 
 def median(values: Iterable[float]) -> float | None:
-    """None stands for never: JSON has no infinity."""
+    """Return the median, or None if it is infinite: JSON has no infinity."""
     middle = float(np.median(list(values)))
     return float(f"{middle:.4g}") if np.isfinite(middle) else None
 
@@ -72,7 +72,7 @@ class Entry:
         return mean(row["rms"][-1] for row in self.runs.values())
 
     def summary(self, goals: dict[int, float]) -> dict[str, Any]:
-        """Medians of times and means of errors over the seeds; goals are for each seed."""
+        """Return medians of times and means of errors; `goals` has the RMS to reach by seed."""
         if not self.runs:
             return {"failed": self.failed or "no finite number"}
         runs = list(self.runs.values())
@@ -96,7 +96,7 @@ class Entry:
 
 
 def entries(rows: list[Row], part: str) -> dict[tuple[str, tuple[int, ...]], dict[str, Entry]]:
-    """By case (data and hidden layers) and contender."""
+    """Group the rows by case (data and hidden layers) and contender."""
     groups: dict[Any, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["part"] == part:
@@ -110,10 +110,11 @@ def entries(rows: list[Row], part: str) -> dict[tuple[str, tuple[int, ...]], dic
 def verdict(
     name: str, ours: Entry, goals: dict[int, float], theirs: dict[int, float], limit: float
 ) -> dict[str, Any]:
-    """A row of the table of targets: our time over theirs, in two ways that must both be met.
+    """Return a row of the table of targets: our time over theirs, computed in two ways.
 
-    One is the median over the seeds, each with an RMS of its own to reach. The other is the time
-    until the mean RMS of all seeds is as low as the mean of theirs, over the mean of their times.
+    One is the median over the seeds, each with its own RMS to reach. The other is the time until
+    the mean RMS of all seeds is as low as the mean of theirs, over the mean of their times. Both
+    must be below the limit.
     """
     seeds = sorted(set(goals) & set(ours.runs))
     if not seeds:
@@ -126,12 +127,12 @@ def verdict(
     met = all(value is not None and value <= limit for value in (ratio, of_means))
     reached = [s for s in seeds if times[s] < NEVER]
     if len(reached) < len(seeds):
-        why = f"the RMS, {goal:.5f}, is reached on {len(reached)} of {len(seeds)} seeds,"
+        why = f"RMS {goal:.5f} reached on {len(reached)} of {len(seeds)} seeds,"
         why += f" not on {', '.join(str(s) for s in seeds if s not in reached)};"
-        why += f" ours comes to {own:.5f}"
+        why += f" our lowest is {own:.5f}"
     else:
-        why = f"the RMS, {goal:.5f}, takes us {median(times.values()):.3g} s"
-        why += f" and them {median(theirs[s] for s in seeds):.3g} s"
+        why = f"RMS {goal:.5f}: ours {median(times.values()):.3g} s,"
+        why += f" theirs {median(theirs[s] for s in seeds):.3g} s"
     result = {"target": name, "value": ratio, "of_means": of_means, "limit": limit, "met": met}
     return result | {"why": why}
 
@@ -149,9 +150,9 @@ def targets(main: dict[Any, dict[str, Entry]], steps: list[Row]) -> list[dict[st
             goals = {s: row["rms"][-1] for s, row in adam.runs.items()}
             times = {s: until(row, goals[s]) for s, row in adam.runs.items()}
             all_of_it = {s: t + adam.tuning for s, t in times.items()}
-            what = f"{data}: time to the RMS that {name} ends at / its time"
+            what = f"{data}: time to the final RMS of {name} / its time"
             results.append(verdict(what, ours, goals, times, 1.0))
-            results.append(verdict(f"{what}, tuning counted", ours, goals, all_of_it, 0.1))
+            results.append(verdict(f"{what}, tuning included", ours, goals, all_of_it, 0.1))
         for name, peer in found.items():
             if name.startswith(OURS) or not CONTENDERS[name].rate_free or not peer.runs:
                 continue
@@ -161,7 +162,7 @@ def targets(main: dict[Any, dict[str, Entry]], steps: list[Row]) -> list[dict[st
             results.append(verdict(what, ours, goals, times, 0.5))
     for row in steps:
         if row["contender"] == "Method 1" and "ratio" in row and len(row["hidden"]) == 3:
-            why = f"{row['iteration_ms']:.2f} ms and {row['adam_step_ms']:.2f} ms"
+            why = f"ours {row['iteration_ms']:.2f} ms, theirs {row['adam_step_ms']:.2f} ms"
             what = "one iteration of Method 1 / one full-batch step of torch's Adam"
             value = row["ratio"]
             result = {"target": what, "value": value, "limit": 2.0, "met": value <= 2.0}
@@ -170,7 +171,7 @@ def targets(main: dict[Any, dict[str, Entry]], steps: list[Row]) -> list[dict[st
 
 
 def scaling(rows: list[Row], part: str) -> list[dict[str, Any]]:
-    """For each case: seconds to within a per cent of the best that anyone reached."""
+    """Return for each case the seconds to within one per cent of the lowest RMS."""
     results = []
     for (data, hidden), found in entries(rows, part).items():
         best = min((min(e.runs[0]["rms"]) for e in found.values() if e.runs), default=NEVER)
@@ -182,7 +183,7 @@ def scaling(rows: list[Row], part: str) -> list[dict[str, Any]]:
 
 
 def summarise(rows: list[Row], machine: dict[str, Any], *, quick: bool) -> dict[str, Any]:
-    """All of it, as benchmarks/results.json has it."""
+    """Return the contents of benchmarks/results.json."""
     main, steps = entries(rows, "main"), [row for row in rows if row["part"] == "steps"]
     results: dict[str, Any] = {"quick": quick, "machine": machine, "main": {}}
     ended = sorted(row["ended"] for row in rows if row.get("ended"))
@@ -196,7 +197,7 @@ def summarise(rows: list[Row], machine: dict[str, Any], *, quick: bool) -> dict[
         goals = {s: row["rms"][-1] for s, row in best.runs.items()} if best else {}
         results["main"][data] = {
             "hidden": list(hidden),
-            "target": f"{best.name} at its best rate ends at" if best else None,
+            "target": f"{best.name} at its best rate" if best else None,
             "target_rms": mean(goals.values()) if goals else None,
             "contenders": {name: entry.summary(goals) for name, entry in found.items()},
         }

@@ -1,11 +1,11 @@
-"""How far one machine is used: arithmetic, rows, memory, processes, many runs.
+"""Measure how well a machine is used: arithmetic, rows, memory, processes, many runs.
 
     python benchmarks/scale.py [rate rows memory processes seeds experiments] [--write] [--quick]
 
-Each part prints its ratio and the limit for it; `--write` puts them into benchmarks/scale.json, the
-parts that were not run staying as they are there. Ratios are of medians taken in turn, so that what
-else the machine does falls on both sides alike. Every measurement runs in a process of its own;
-those of one core are held on it by the system, since XLA's settings alone do not keep it there.
+Each part prints its ratio and its limit; `--write` updates these parts in benchmarks/scale.json.
+Ratios are of medians of alternating measurements, so that other load affects both sides equally.
+Every measurement runs in its own process. Those for one core are pinned to it by the operating
+system, because XLA's settings are not enough.
 """
 
 import argparse
@@ -18,12 +18,11 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
-
-from greatcircle._runtime.allocator import KEEP, kept, one_heap
 
 RESULTS = Path(__file__).with_suffix(".json")
 PAPER = (12, 25, 30, 15, 3)
@@ -34,6 +33,11 @@ ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
+KEEP_MEMORY = {
+    "GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=8589934592:"
+    "glibc.malloc.trim_threshold=8589934592:glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1"
+}
+"""Of all measurements (docs/scale.md)."""
 
 
 def stay_on_core(number: int) -> None:
@@ -41,13 +45,13 @@ def stay_on_core(number: int) -> None:
 
 
 class Seconds(NamedTuple):
-    """Of the clock on the wall, and of the processor for this process alone."""
+    """Wall-clock time, and processor time of this process."""
 
     wall: float
     cpu: float
 
     def over(self, other: "Seconds") -> dict[str, float]:
-        """Ratios; where the machine has nothing else to do, both are the same."""
+        """Return the ratios, which are equal on an idle machine."""
         return {"ratio": self.wall / other.wall, "ratio of CPU seconds": self.cpu / other.cpu}
 
 
@@ -67,17 +71,16 @@ def timed(function, repeats: int) -> Seconds:
 
 
 def in_turn(functions: dict, rounds: int, repeats: int) -> dict[str, Seconds]:
-    """Median over the rounds of the median of each, all of them measured in every round."""
+    """Return medians over rounds; each round measures all functions."""
     times = {name: [] for name in functions}
-    with kept():  # as in `descend`
-        for _ in range(rounds):
-            for name, function in functions.items():
-                times[name].append(timed(function, repeats))
+    for _ in range(rounds):
+        for name, function in functions.items():
+            times[name].append(timed(function, repeats))
     return {name: medians(values) for name, values in times.items()}
 
 
 def random_problem(sizes, rows: int):
-    """Device arrays that no copy on the host stands behind: cosines, which need no generator."""
+    """Return a problem of cosines, made on the device without a copy on the host."""
     import jax
     import jax.numpy as jnp
 
@@ -92,24 +95,27 @@ def random_problem(sizes, rows: int):
 
 
 def iteration_of(problem, step=None, direction=None):
-    """One accepted iteration, as often as one likes: from a point of infinite loss."""
+    """Return a function that does one accepted iteration, from a point of infinite loss."""
+    from greatcircle import directions, steps
+    from iteration_programs import program_of
+
+    direction, step = direction or directions.Steepest(), step or steps.Curvature()
+    weights = problem.network.initial_weights(0)
+    program, point = program_of(problem, weights, direction, step, length=1)
+    return partial(program, restarted(program(point, 0).point), 0)
+
+
+def restarted(point):
+    """Return a point of infinite loss: evaluating it takes a step of a ninth of its angle."""
+    import equinox as eqx
     import jax.numpy as jnp
 
-    from greatcircle import directions, steps
-    from greatcircle.optimise import loop as descent
-
-    weights, sizes, _ = descent._checked_start(problem, problem.network.initial_weights(0))
-    direction, step = direction or directions.Steepest(), step or steps.Curvature()
-    visit = partial(
-        descent.visit_point, problem, jnp.asarray(sizes), direction=direction, step=step
-    )
-    point = descent.nowhere(weights, direction)
-    _, point = visit(point, point.angle)
-    return partial(visit, point._replace(loss=jnp.full_like(point.loss, jnp.inf)), point.angle / 9)
+    values = (jnp.full_like(point.loss, jnp.inf), point.angle / 9)
+    return eqx.tree_at(lambda p: (p.loss, p.angle), point, values)
 
 
 def operations(sizes, rows: int) -> int:
-    """Of the matrix products of a Method 1 iteration, two for each multiplication.
+    """Return the operations of the matrix products of a Method 1 iteration, two per multiplication.
 
     With P_i = fan_in · fan_out: forward Σ P, backward 2 Σ P without the adjoint of the inputs, and
     second order h V, h' W and h' V, of which the first layer has only the first.
@@ -123,11 +129,11 @@ PRODUCTS = {
     lambda h, w, p: w @ p: (0, 1),
     lambda h, w, p: p @ h.T: (1, 1),
 }
-"""Those of a Method 1 iteration: how many in the first layer, and in each of the others."""
+"""Products of a Method 1 iteration: their numbers in the first layer and in each other one."""
 
 
 def products(h, W, functions) -> list:
-    """The products that an iteration consists of, and nothing else."""
+    """Compute the matrix products of an iteration, and nothing else."""
     return [
         function(h[i], w, h[i + 1])
         for i, w in enumerate(W)
@@ -137,9 +143,8 @@ def products(h, W, functions) -> list:
 
 
 def rate(quick: bool) -> dict:
-    """Arithmetic of a Method 1 iteration beside NumPy's product of two 2000 × 2000 matrices."""
+    """Compare a Method 1 iteration with NumPy's product of two 2000 × 2000 matrices."""
     stay_on_core(0)
-    one_heap()  # as the library does for wide networks; here JAX has computed before
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -151,7 +156,7 @@ def rate(quick: bool) -> dict:
         h = [jnp.full((n, rows), 0.1) for n in sizes]
         W = [jnp.full(shape, 0.1) for shape in problem.network.shapes]
         peak = {"peak": lambda: A @ A}
-        # First the iteration by itself: what the products leave in memory would slow it down.
+        # The iteration comes first, because memory left by the products would slow it down.
         least = operations(sizes, rows) / (2 * 2000**3)
         found, seconds = {}, {}
         for functions in (
@@ -165,7 +170,7 @@ def rate(quick: bool) -> dict:
             for function in functions.values():
                 jax.block_until_ready(function())
             times = in_turn(functions, 3 if quick else 7, 5 if name == "25" else 2)
-            # Seconds that the peak would take for the same arithmetic, over those that were taken.
+            # Seconds for the same arithmetic at the peak rate, over measured seconds.
             top = Seconds(*(least * s for s in times.pop("peak")))
             found |= {what: top.over(taken) for what, taken in times.items()}
             seconds |= times
@@ -180,7 +185,7 @@ def rate(quick: bool) -> dict:
 
 
 def rows(quick: bool) -> dict:
-    """An iteration of a million rows beside one of a hundred thousand, on all cores."""
+    """Compare an iteration of a million rows with one of a hundred thousand, on all cores."""
     counts = (30_000, 300_000) if quick else (100_000, 1_000_000)
     functions = {str(n): iteration_of(random_problem(PAPER, n)) for n in counts}
     seconds = in_turn(functions, 3 if quick else 7, 2)
@@ -189,7 +194,7 @@ def rows(quick: bool) -> dict:
 
 
 def resident(rows: int) -> dict:
-    """Largest resident memory of two iterations of Method 1 and of `auto`, in MB."""
+    """Return the peak resident memory of two iterations of Method 1 and of `auto`, in MB."""
     from greatcircle import descend, directions, stopping
 
     problem = random_problem(PAPER, rows)
@@ -205,7 +210,7 @@ def resident(rows: int) -> dict:
 
 
 def memory(quick: bool) -> dict:
-    """Resident memory beyond the data, less that of the same with a hundred rows."""
+    """Measure resident memory beyond the data, minus that with a hundred rows."""
     count = 1_000_000 if quick else 10_000_000
     small, large = (child("resident", n, environment={}) for n in (100, count))
     beyond = large["peak_mb"] - large["data_mb"] - small["peak_mb"]
@@ -215,26 +220,25 @@ def memory(quick: bool) -> dict:
 
 
 def worker(process: int, count: int, port: int, total: int) -> dict:
-    """Seconds of an iteration on some of the rows, on a core of its own, whenever a line comes."""
+    """Time an iteration on some of the rows, pinned to a core, for each line of input."""
     stay_on_core(process)
     import jax
 
     if count > 1:
         jax.distributed.initialize(f"127.0.0.1:{port}", count, process)
-    from greatcircle import directions, spread, steps
+    from greatcircle import directions, shard, steps
 
     problem = random_problem(PAPER, total // count)
-    problem = spread(problem) if count > 1 else problem
+    problem = shard(problem) if count > 1 else problem
     iteration = iteration_of(problem, steps.Curvature(), directions.Steepest())
     jax.block_until_ready(iteration())
-    with kept():
-        for _ in sys.stdin:
-            print(json.dumps(timed(iteration, 2)), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps(timed(iteration, 2)), flush=True)
     return {}
 
 
 def ask(workers: list[subprocess.Popen]) -> Seconds:
-    """Of an iteration that all of them do together: the longest."""
+    """Return the longest time of an iteration that all workers do together."""
     for each in workers:
         each.stdin.write("go\n")
         each.stdin.flush()
@@ -244,7 +248,7 @@ def ask(workers: list[subprocess.Popen]) -> Seconds:
 
 
 def processes(quick: bool) -> dict:
-    """Two processes on a core each beside one on one, the same rows in all."""
+    """Compare two processes on two cores with one process, with the same rows in total."""
     total, rounds = (200_000, 3) if quick else (1_000_000, 31)
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
@@ -254,7 +258,7 @@ def processes(quick: bool) -> dict:
     for workers in (one, two):
         ask(workers)
     times = [(ask(one), ask(two)) for _ in range(rounds)]
-    for each in (*one, *two):  # all of them first: those of a run leave together
+    for each in (*one, *two):  # close all first, because the processes of a run exit together
         each.stdin.close()
     for each in (*one, *two):
         each.wait()
@@ -264,46 +268,48 @@ def processes(quick: bool) -> dict:
 
 
 def seeds(quick: bool) -> dict:
-    """Forty runs of Experiment 1, Method 1, in one program beside one after another."""
+    """Compare forty runs of Experiment 1, Method 1, in one program with one after another."""
     stay_on_core(0)
-    one_heap()  # the layers of forty runs see more than a thread's own heap can keep
     import jax
     import jax.numpy as jnp
     import numpy as np
 
     from greatcircle import Network, Problem, directions, steps
-    from greatcircle._runtime.precision import optimised
+    from greatcircle._runtime.precision import optimisation_level
     from greatcircle.datasets import ground_effect
-    from greatcircle.optimise import loop as descent
+    from greatcircle.optimise.iterations import Batch, descending_iterations
     from greatcircle.training.initialisation import spectral_initialisation
+    from iteration_programs import NEVER, program_of
 
     table, many = ground_effect.generate(22_401), 8 if quick else 40
     network, direction, step = Network(PAPER), directions.Steepest(), steps.Curvature()
-    visit = partial(descent.visit_point, direction=direction, step=step)
-    plain = partial(descent.visit_point.__wrapped__, direction=direction, step=step)
     runs = []
     for seed in range(many):
         split = np.random.default_rng(seed).permutation(22_401)[:17_920]
         weights, scaling = spectral_initialisation(network, table.y[split], seed)
         problem = Problem(network, scaling.inputs(table.X)[split], scaling.targets(table.y[split]))
-        weights, sizes, _ = descent._checked_start(problem, weights)
-        runs.append((problem, jnp.asarray(sizes), descent.nowhere(weights, direction)))
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs)
-    lost = jnp.full((), jnp.inf)
+        program, point = program_of(problem, weights, direction, step, length=1)
+        runs.append((program, restarted(program(point, 0).point)))
 
-    @partial(jax.jit, compiler_options=optimised(1))
-    def batched(problems, radii, points, angles):
-        return jax.vmap(plain)(problems, radii, points, angles)
+    def evaluated(problem, radii, point, stop_state):
+        return descending_iterations.__wrapped__(
+            Batch(problem),
+            radii,
+            point,
+            NEVER,
+            stop_state,
+            0,
+            direction=direction,
+            step=step,
+            length=1,
+        )
 
-    points = [visit(*run, run[2].angle)[1]._replace(loss=lost) for run in runs]
-    together = batched(*stacked, stacked[2].angle)[1]
-    together = together._replace(loss=jnp.full((many,), jnp.inf))
+    batched = jax.jit(jax.vmap(evaluated), compiler_options=optimisation_level(1))
+    arguments = [(p.problem, p.state.radii, point, p.state.stop) for p, point in runs]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *arguments)
     functions = {
-        "batched": lambda: batched(stacked[0], stacked[1], together, together.angle),
-        "one after another": lambda: [
-            visit(run[0], run[1], point, point.angle)
-            for run, point in zip(runs, points, strict=True)
-        ],
+        "batched": lambda: batched(*stacked),
+        "one after another": lambda: [program(point, 0) for program, point in runs],
     }
     for function in functions.values():
         jax.block_until_ready(function())
@@ -313,23 +319,19 @@ def seeds(quick: bool) -> dict:
 
 
 def cells(process: int, iterations: int) -> dict:
-    """Seconds of an iteration of each network of both experiments, test objective included."""
+    """Time an iteration of each network of both experiments, test objective included."""
     stay_on_core(process)
     from greatcircle.datasets import ground_effect
     from greatcircle.experiments import exp1, exp2
-    from greatcircle.experiments.run import train
-    from greatcircle.training.methods import STEPS
+    from greatcircle.experiments.run import job_of, train
 
     table = ground_effect.generate(22_401)
     total = Seconds(0, 0)
-    for job in [*exp1.jobs(["ad", "mm"], 1), *exp2.jobs(1)]:
+    for job in [*exp1.jobs(["ad", "mm"], 1), *exp2.jobs(job_of("ad", (), exp2.ITERATIONS, 0), 1)]:
         clock: list[Seconds] = []
         train(
             table,
-            step=STEPS[job.step],
-            hidden=job.hidden,
-            iterations=iterations,
-            seed=process,
+            replace(job, iterations=iterations, seed=process),
             progress=lambda _, clock=clock: clock.append(
                 Seconds(time.perf_counter(), time.process_time())
             ),
@@ -340,15 +342,14 @@ def cells(process: int, iterations: int) -> dict:
 
 
 def experiments(quick: bool) -> dict:
-    """Hours of both experiments with 40 seeds, from a few iterations of every network.
+    """Extrapolate the hours of both experiments with 40 seeds from a few iterations per network.
 
-    Two workers do it at once, a core each; both count.
-    Compilation is left out: a worker compiles each of the 27 programs once.
+    Two workers run at once, with a core each. Compilation is not counted: a worker compiles each of
+    the 27 programs once.
     """
     from greatcircle.experiments.exp1 import SEEDS
 
-    alike = {**ONE_THREAD, "GLIBC_TUNABLES": KEEP}  # as the sweep starts its workers
-    pair = [start("cells", i, 4 if quick else 8, environment=alike) for i in range(2)]
+    pair = [start("cells", i, 4 if quick else 8) for i in range(2)]
     each = [Seconds(*ended(process)["seconds"]) for process in pair]
     wall, cpu = (SEEDS * statistics.mean(s) / 2 / 3600 for s in zip(*each, strict=True))
     return {
@@ -375,7 +376,7 @@ def start(name: str, *arguments, environment=ONE_THREAD) -> subprocess.Popen:
     command = [sys.executable, __file__, "--call", name, json.dumps(arguments)]
     return subprocess.Popen(
         command,
-        env={**os.environ, **environment},
+        env={**os.environ, **KEEP_MEMORY, **environment},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

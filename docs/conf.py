@@ -1,4 +1,4 @@
-"""Sphinx settings: `python -m sphinx -W -b html docs docs/_build`."""
+"""Sphinx configuration: `python -m sphinx -W -b html docs docs/_build`."""
 
 import html
 import re
@@ -29,7 +29,7 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["amsmath", "dollarmath"]
 myst_heading_anchors = 3
 
-# Docstrings are numpydoc; a single pair of backticks in them means code, as in Markdown.
+# Docstrings are numpydoc; single backticks in them mark code, as in Markdown.
 default_role = "code"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
@@ -47,8 +47,9 @@ html_show_sphinx = False
 html_copy_source = False
 html_math_renderer = "mathml"
 
-# What docutils does not write as LaTeX would show it: bars and angle brackets, of which browsers
-# stretch one of a pair alone, the subscript of a letter with an accent, the space after a function.
+# Corrections of the MathML that docutils writes: browsers stretch bars and angle brackets that it
+# does not pair (FENCES), the subscript of an accented letter is placed below it (ACCENTED), and
+# there is no space after the name of a function (APPLIED).
 FENCES = re.compile(r'<mo(?: class="mathopen")?>([|‖⟨⟩])</mo>')
 FENCE = r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>'
 ACCENTED = re.compile(
@@ -60,6 +61,7 @@ APPLIED = re.compile(r"<mo>&ApplyFunction;</mo>(?=\s*<m[ins])")
 
 
 def _mathml(node: nodes.math | nodes.math_block, as_block: bool) -> str:
+    """Return a formula as MathML, or as code with a warning if docutils cannot convert it."""
     try:
         shown = tex2mathml(node.astext(), as_block)
     except MathError as error:
@@ -80,5 +82,5 @@ def _block(self: HTML5Translator, node: nodes.math_block) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Formulas as MathML, by docutils: they need no script and no network to be shown."""
+    """Render formulas as MathML with docutils, so that pages need no script and no network."""
     app.add_html_math_renderer("mathml", (_inline, None), (_block, None))

@@ -1,6 +1,6 @@
 """Error against Lipschitz bound: a grid search over the budget, in a pipeline.
 
-The axes of a PCA are orthonormal, so the bound of the network is a bound of the whole pipeline.
+The axes of a PCA are orthonormal, so the bound of the network is also a bound of the pipeline.
 """
 
 import numpy as np
@@ -19,8 +19,8 @@ def error_and_bound(model: Pipeline, X: np.ndarray, y: np.ndarray) -> dict[str, 
     return {"error": error, "bound": model[-1].certificate_.value}
 
 
-def smallest_that_does(results: dict[str, np.ndarray]) -> int:
-    """The smallest budget whose error is at most two per cent above the lowest."""
+def smallest_good_budget(results: dict[str, np.ndarray]) -> int:
+    """Return the index of the smallest budget with an error within 2 % of the lowest."""
     errors = results["mean_test_error"]
     return int(np.argmax(errors <= 1.02 * errors.min()))
 
@@ -30,8 +30,8 @@ search = GridSearchCV(
     make_pipeline(PCA(10), LipschitzRegressor((20, 20), max_iter=20, random_state=0)),
     {"lipschitzregressor__lipschitz": BUDGETS},
     scoring=error_and_bound,
-    refit=smallest_that_does,
-    cv=3,  # in pieces of the flight, not in random rows
+    refit=smallest_good_budget,
+    cv=3,  # consecutive thirds of the flight, not random rows
 ).fit(table.X, table.y)
 
 print("  budget    bound   RMS in N")

@@ -1,6 +1,6 @@
-"""The force near the ground, with a bound that was chosen before training and is checked after it.
+"""Learn the force near the ground within a Lipschitz budget, and check the certificate.
 
-A controller that adds the learned force to its model has to know how fast that force can change.
+A controller that adds the learned force to its model needs to know how fast it can change.
 """
 
 import numpy as np
@@ -20,13 +20,13 @@ def rms(error: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.sum(error**2, axis=1))))
 
 
-def steepest_pair(model: LipschitzRegressor, rows: np.ndarray, pairs: int = 50_000) -> float:
-    """The largest slope between a row and a random point near it, over many pairs."""
+def largest_slope(model: LipschitzRegressor, rows: np.ndarray, pairs: int = 50_000) -> float:
+    """Return the largest slope between a row and a random point near it, over many pairs."""
     rng = np.random.default_rng(0)
     row = rows[rng.integers(0, len(rows), pairs)]
-    way = rng.uniform(0.01, 0.3, (pairs, 1)) * rng.standard_normal(row.shape)
-    change = model.predict(row + way) - model.predict(row)
-    return float(np.max(np.linalg.norm(change, axis=1) / np.linalg.norm(way, axis=1)))
+    step = rng.uniform(0.01, 0.3, (pairs, 1)) * rng.standard_normal(row.shape)
+    change = model.predict(row + step) - model.predict(row)
+    return float(np.max(np.linalg.norm(change, axis=1) / np.linalg.norm(step, axis=1)))
 
 
 verified = certificate.verify(model.certificate_, model)
@@ -34,4 +34,4 @@ print(f"test RMS        {rms(model.predict(X_test) - y_test):.3f} N")
 print(f"without a model {rms(y.mean(axis=0) - y_test):.3f} N")
 print(f"budget          {BUDGET:.2f} N per unit")
 print(f"certificate     {model.certificate_.value:.3f}, {verified}")
-print(f"steepest pair   {steepest_pair(model, X_test):.2f}")
+print(f"largest slope   {largest_slope(model, X_test):.2f}")

@@ -1,7 +1,7 @@
-"""Rows from a file; training that was cut short; a model that is kept.
+"""Train on rows from a memory map, resume from a checkpoint, save and load.
 
-The first fit holds a sample of 100,000 rows and one batch, however large the file is. The second is
-stopped half way and goes on from its checkpoint, bit for bit as if it had not been stopped.
+The first fit holds 100,000 sampled rows and one batch in memory, however large the file is. The
+second is stopped half way and resumed from its checkpoint, with bit-identical results.
 """
 
 import tempfile
@@ -37,7 +37,7 @@ with tempfile.TemporaryDirectory() as name:
     whole = LipschitzRegressor(max_iter=20, **settings).fit(X, y)
     print(f"resumed after 10 of {resumed.n_iter_} iterations: test RMS {rms(resumed):.3f} N")
     same = np.array_equal(resumed.predict(test.X), whole.predict(test.X))
-    print(f"same as without a stop: {same}")
+    print(f"same as an uninterrupted fit: {same}")
 
     resumed.save(folder / "model.safetensors")
     again = load(folder / "model.safetensors")

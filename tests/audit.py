@@ -1,8 +1,8 @@
-"""Attack the library at random: bounds, certificates, files, data, names and signals.
+"""Random attacks on the library: bounds, certificates, files, data, names and signals.
 
-Each loop is a function of a random generator and an empty folder. It tries one case, raises where
-something breaks, and returns the number of attempts it made. `make audit` runs all of them for ten
-minutes and prints the counts; `test_audit.py` runs a few cases of each.
+Each attack is a function of a random generator and an empty folder. It tries one case, raises an
+error if the library fails, and returns its number of attempts. `make audit` runs all of them for
+ten minutes and prints the counts; `test_audit.py` runs a few cases of each.
 
     python tests/audit.py --minutes 10 --seed 0
     python tests/audit.py --loop models --case 17    # repeat one case
@@ -26,11 +26,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import polars as pl
-import test_signals
 
+from cli import test_signals
 from exported import handmade
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, cli, load
-from greatcircle._runtime.container import opened, sealed
+from greatcircle._runtime.container import pack, unpack
+from greatcircle.model import as_model
 from greatcircle.network.activations import declare
 from small import ACTIVATION_NAMES, attack_bounds, random_network, rounding
 
@@ -43,7 +44,7 @@ WAVE = declare(lambda z: 0.5 * jnp.sin(z) + 0.25 * z, (-0.25, 0.75), name="wave"
 
 
 def networks(rng: np.random.Generator, folder: Path) -> int:
-    """Random networks, some sparse or of odd sizes: no pair of inputs is beyond any bound."""
+    """Random networks, some sparse or of unusual sizes: no pair of inputs may exceed a bound."""
     sizes = rng.integers(1, 13, rng.integers(2, 7)).tolist()
     weights, biases = random_network(int(rng.integers(2**31)), sizes, bias=bool(rng.integers(2)))
     weights = [np.where(rng.random(w.shape) < rng.choice([0, 0.5]), 0.0, w) for w in weights]
@@ -53,7 +54,7 @@ def networks(rng: np.random.Generator, folder: Path) -> int:
 
 
 def models(rng: np.random.Generator, folder: Path) -> int:
-    """Fitted models of every kind: no pair of predictions, however sought, is beyond the bound."""
+    """Fitted models of every kind: no pair of predictions may exceed the bound."""
     model, X = _fitted(rng)
     bound = model.certificate_
     verdict = certificate.verify(bound, model)
@@ -65,29 +66,32 @@ def models(rng: np.random.Generator, folder: Path) -> int:
     x = X[rng.integers(len(X), size=count)] + spread * rng.standard_normal((count, X.shape[1]))
     v = spread * rng.standard_normal(x.shape) * 10.0 ** rng.uniform(-4, 1, (count, 1))
     steepest = np.zeros(count)
-    for step in range(20):  # climb: keep a change of place or direction where the slope grows
-        there, way = x.copy(), v.copy()
+    for step in range(20):  # hill climbing: keep a new point or direction if the slope grows
+        start, change = x.copy(), v.copy()
         if step:
-            there += 0.3 * spread * rng.standard_normal(x.shape)
-            way *= 1 + 0.3 * rng.standard_normal(x.shape)
-        if bound.at_least is not None:
-            size = np.linalg.norm(there, axis=1, keepdims=True)
-            there *= np.maximum(1, (bound.at_least + np.linalg.norm(way, axis=1)[:, None]) / size)
-        end = there + way
-        rise = outputs(end).reshape(count, -1) - outputs(there).reshape(count, -1)
-        rise, run = np.linalg.norm(rise, axis=1), np.linalg.norm(end - there, axis=1)
-        room = sum(_rounding(model, rows) for rows in (end, there))
+            start += 0.3 * spread * rng.standard_normal(x.shape)
+            change *= 1 + 0.3 * rng.standard_normal(x.shape)
+        if bound.min_input_norm is not None:
+            size = np.linalg.norm(start, axis=1, keepdims=True)
+            start *= np.maximum(
+                1, (bound.min_input_norm + np.linalg.norm(change, axis=1)[:, None]) / size
+            )
+        end = start + change
+        rise = outputs(end).reshape(count, -1) - outputs(start).reshape(count, -1)
+        rise, run = np.linalg.norm(rise, axis=1), np.linalg.norm(end - start, axis=1)
+        room = sum(_rounding(model, rows) for rows in (end, start))
         assert np.all(rise <= bound.value * run * (1 + 1e-12) + room), bound
         slope = (rise - room) / run
         better = slope > steepest
-        x[better], v[better], steepest = there[better], way[better], np.maximum(slope, steepest)
-    if bound.at_least is None:
+        x[better], v[better], steepest = start[better], change[better], np.maximum(slope, steepest)
+    if bound.min_input_norm is None:
         slopes = np.linalg.norm(model.jacobian(x), 2, axis=(1, 2))
         assert slopes.max() <= bound.value * (1 + 1e-9)
     return 21 * count
 
 
 def _fitted(rng: np.random.Generator) -> tuple[Any, np.ndarray]:
+    """Return a random estimator, fitted, and its training inputs."""
     rows, columns = int(rng.integers(20, 80)), int(rng.integers(1, 4))
     X = rng.standard_normal((rows, columns)) * 10.0 ** rng.uniform(-2, 2, columns)
     X += rng.choice([0.0, 0.0, 1e6])
@@ -112,32 +116,19 @@ def _fitted(rng: np.random.Generator) -> tuple[Any, np.ndarray]:
 
 
 def _rounding(model: Any, X: np.ndarray) -> np.ndarray:
-    """How far outputs can be off by rounding; of a declared activation, what its slope allows."""
-    if isinstance(model, LipschitzClassifier):
-        model = _Logits(model)
-    if model.network_.activation is WAVE:
-        return 1e-12 * (1 + np.linalg.norm(model.predict(X).reshape(len(X), -1), axis=1)) + (
+    """Bound the rounding error of outputs; for a declared activation, by what its slope allows."""
+    if model.model_.activation is WAVE:
+        return 1e-12 * (1 + np.linalg.norm(model.model_.outputs(X), axis=1)) + (
             1e-13 * model.certificate_.value * np.linalg.norm(X, axis=1)
         )
     return rounding(model, X)
-
-
-class _Logits:
-    """A classifier that predicts its logits."""
-
-    def __init__(self, model: LipschitzClassifier) -> None:
-        self._model = model
-        self.predict = lambda X: model.decision_function(X).reshape(len(X), -1)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
 
 
 # --- certificates and files -----------------------------------------------------------------------
 
 
 def certificates(rng: np.random.Generator, folder: Path) -> int:
-    """Certificates of models with altered fields: none is accepted that says too much."""
+    """Certificates of models with altered fields: none may pass that claims too much."""
     model = _handmade(rng)
     found = _some_bound(model, rng)
     assert certificate.verify(found, model)
@@ -150,11 +141,11 @@ def certificates(rng: np.random.Generator, folder: Path) -> int:
             altered = replace(altered, value=found.value * 10 ** rng.uniform(-6, -0.3))
         if not certificate.verify(altered, model):
             continue
-        same = ("scale", "gain", "digest", "declared", "at_least", "inputs", "holds")
+        same = ("scale", "gain", "digest", "declared", "min_input_norm", "inputs", "holds")
         for name in same:
             assert np.array_equal(getattr(altered, name), getattr(found, name)), (name, altered)
         assert altered.margin >= found.margin * found.value / altered.value * (1 - 1e-6)
-        if found.box is None and found.inputs is None and found.at_least is None:
+        if found.box is None and found.inputs is None and found.min_input_norm is None:
             assert altered.value >= slope * (1 - 1e-9)
     return 30
 
@@ -166,23 +157,25 @@ def _handmade(rng: np.random.Generator) -> Any:
 
 
 def _rows(model: Any, rng: np.random.Generator) -> np.ndarray:
-    x = rng.standard_normal((200, model.n_features_in_)) * 10 ** rng.uniform(-1, 1, (200, 1))
-    if model.scaling_.name == "paper":
+    plain = as_model(model)
+    x = rng.standard_normal((200, plain.sizes[0])) * 10 ** rng.uniform(-1, 1, (200, 1))
+    if plain.scaling.name == "paper":
         return x / np.minimum(1, np.linalg.norm(x, axis=1, keepdims=True))
-    return model.scaling_.shift + x * model.scaling_.spread * model.scaling_.divisor
+    return plain.scaling.shift + x * plain.scaling.spread * plain.scaling.divisor
 
 
 def _some_bound(model: Any, rng: np.random.Generator) -> certificate.Certificate:
-    columns = model.n_features_in_
+    plain = as_model(model)
+    columns, scaling = plain.sizes[0], plain.scaling.name
     inputs = rng.permutation(columns)[: rng.integers(1, columns + 1)].tolist()
     choice = rng.integers(4)
-    if choice == 0 and model.scaling_.name != "paper":
+    if choice == 0 and scaling != "paper":
         middle = _rows(model, rng)[0]
         return certificate.local(model, middle - 0.1, middle + 0.1)
     if choice == 1:
         return certificate.tight(model, inputs=inputs)
-    if choice == 2 and model.scaling_.name == "paper":
-        return certificate.tight(model, at_least=float(10 ** rng.uniform(-1, 1)))
+    if choice == 2 and scaling == "paper":
+        return certificate.tight(model, min_input_norm=float(10 ** rng.uniform(-1, 1)))
     return getattr(certificate, str(rng.choice(["tight", "fast", "spectral"])))(model)
 
 
@@ -196,7 +189,7 @@ def _altered_array(value: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def _altered(value: Any, rng: np.random.Generator) -> Any:
-    """Something else in the place of a field."""
+    """Return another value for a field."""
     if rng.random() < 0.1:
         return [None, "everywhere", -1, (), np.ones((2, 2)), True][rng.integers(6)]
     if isinstance(value, bool):
@@ -218,7 +211,7 @@ def _altered(value: Any, rng: np.random.Generator) -> Any:
 
 @cache
 def _saved(case: int) -> bytes:
-    """The file of a small fitted model."""
+    """Return the file of a small fitted model."""
     rng = np.random.default_rng(case)
     X = rng.standard_normal((30, 2))
     names = {"a": X[:, 0], "b": X[:, 1]}
@@ -231,7 +224,7 @@ def _saved(case: int) -> bytes:
 
 
 def files(rng: np.random.Generator, folder: Path) -> int:
-    """Files that were flipped, cut, mixed or altered and sealed again: refused, or sound."""
+    """Files with damaged or altered contents: `load` must refuse them or return a sound model."""
     data, path = _saved(int(rng.integers(2))), folder / "m.safetensors"
     for _ in range(20):
         changed = _damaged(data, rng)
@@ -241,12 +234,12 @@ def files(rng: np.random.Generator, folder: Path) -> int:
         with contextlib.suppress(ValueError):
             load(path)
             raise AssertionError("a damaged file was loaded")
-    for _ in range(10):  # by someone who knows the format
-        tensors, texts = opened(data)
+    for _ in range(10):  # altered arrays in a file with a valid checksum
+        tensors, texts = unpack(data)
         name = str(rng.choice(list(tensors)))
         if tensors[name].dtype.kind == "f" and tensors[name].size:
             tensors[name] = _altered_array(tensors[name], rng)
-        path.write_bytes(sealed(tensors, texts))
+        path.write_bytes(pack(tensors, texts))
         try:
             model = load(path)
         except ValueError:
@@ -281,7 +274,7 @@ def _damaged(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def data(rng: np.random.Generator, folder: Path) -> int:
-    """Data of any size and shape: an error that names the argument, or a model that is sound."""
+    """Data of any size and shape: an error that names the argument, or a sound model."""
     rows, columns = int(rng.choice([1, 2, 3, 30])), int(rng.choice([1, 2, 40]))
     powers = [[-2, 2], [-170, 170]]
     X = rng.standard_normal((rows, columns)) * 10.0 ** rng.uniform(*rng.choice(powers))
@@ -315,7 +308,7 @@ ODD = [*"[]{}()<>%$\\'\"`*:;,.|&!?#~^@=+-_/ \téß²‖😀\u202e", "[/]", "[bol
 
 
 def names(rng: np.random.Generator, folder: Path) -> int:
-    """Hostile names of columns, labels, groups and files through all commands."""
+    """Hostile names of columns, labels, groups and files in all commands."""
     table = {f"{_odd(rng)}{i}": rng.standard_normal(40) for i in range(4)}
     *inputs, target = table
     classify = bool(rng.integers(2))
@@ -330,10 +323,10 @@ def names(rng: np.random.Generator, folder: Path) -> int:
     fit = ["fit", str(path), f"--targets={target}", "--out", str(out), "--hidden", "2"]
     _run([*fit, "--max-iter", "2", "--quiet", *(["--classify"] if classify else [])])
     model = out / "model.safetensors"
-    if not model.exists():  # refused, as with a name that is blank
+    if not model.exists():  # refused, for example a blank name
         return 1
     _run(["predict", str(model), str(path), "--out", str(out / "p.csv")])
-    _run(["certify", str(model), "--blocks", f"{_odd(rng)}=0,1", "--out", str(out / "bounds")])
+    _run(["certify", str(model), "--groups", f"{_odd(rng)}=0,1", "--out", str(out / "bounds")])
     _run(["export", str(model), "--to", str(rng.choice(["c", "numpy", "torch"]))])
     return 4
 
@@ -343,14 +336,15 @@ def _odd(rng: np.random.Generator) -> str:
 
 
 def _run(arguments: list[str]) -> None:
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    """Run a command, which must succeed or end with a usage error and no traceback."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
         try:
             code = cli.main(arguments)
-        except SystemExit as wrong_use:
-            code = wrong_use.code
-    assert code in (0, cli.WRONG_USE), (arguments, said.getvalue())
-    assert "Traceback" not in said.getvalue(), said.getvalue()
+        except SystemExit as usage_error:
+            code = usage_error.code
+    assert code in (0, cli.USAGE_ERROR), (arguments, text.getvalue())
+    assert "Traceback" not in text.getvalue(), text.getvalue()
 
 
 @cache
@@ -361,7 +355,7 @@ def _undisturbed() -> tuple[Path, tuple[float, set[str]]]:
 
 
 def signals(rng: np.random.Generator, folder: Path) -> int:
-    """Signals at any moment of a fit: results are complete or absent."""
+    """Signals at any time during a fit: results must be complete or absent."""
     table, undisturbed = _undisturbed()
     both = (test_signals.SIGINT, test_signals.SIGTERM)
     numbers = tuple(both[i] for i in rng.integers(2, size=rng.integers(1, 3)))
@@ -379,11 +373,11 @@ LOOPS: dict[str, tuple[Loop, float]] = {
     "names": (names, 0.1),
     "signals": (signals, 0.15),
 }
-"""Each with its share of the time."""
+"""Each attack with its share of the time."""
 
 
 def attempt(name: str, seed: int, case: int) -> int:
-    """Run one case of a loop; the attempts it made."""
+    """Run one case of an attack; return its number of attempts."""
     rng = np.random.default_rng([seed, list(LOOPS).index(name), case])
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -391,12 +385,12 @@ def attempt(name: str, seed: int, case: int) -> int:
 
 
 def main() -> int:
-    """Run the loops, print what they tried and what failed."""
+    """Run the attacks and print the numbers of attempts and failures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--loop", choices=list(LOOPS), help="default: all of them")
-    parser.add_argument("--case", type=int, help="of --loop: only this one")
+    parser.add_argument("--case", type=int, help="run only this case of --loop")
     options = parser.parse_args()
     if options.case is not None:
         print(attempt(options.loop or next(iter(LOOPS)), options.seed, options.case), "attempts")
@@ -406,8 +400,8 @@ def main() -> int:
     failed = 0
     print(f"{'loop':<14}{'cases':>8}{'attempts':>12}{'failures':>10}{'seconds':>9}")
     for name in chosen:
-        cases, attempts, failures, begun = 0, 0, 0, time.monotonic()
-        while time.monotonic() - begun < 60 * options.minutes * LOOPS[name][1] / shares:
+        cases, attempts, failures, started = 0, 0, 0, time.monotonic()
+        while time.monotonic() - started < 60 * options.minutes * LOOPS[name][1] / shares:
             try:
                 attempts += attempt(name, options.seed, cases)
             except Exception:
@@ -415,8 +409,8 @@ def main() -> int:
                 print(f"\n{name}, seed {options.seed}, case {cases}:\n{traceback.format_exc()}")
             cases += 1
             if name in ("models", "data", "names") and cases % 20 == 0:
-                jax.clear_caches()  # each compiled program holds memory
-        seconds = time.monotonic() - begun
+                jax.clear_caches()  # compiled programs hold memory
+        seconds = time.monotonic() - started
         print(f"{name:<14}{cases:>8}{attempts:>12}{failures:>10}{seconds:>9.0f}", flush=True)
         failed += failures
     print(f"{failed} failures")

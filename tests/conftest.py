@@ -1,13 +1,22 @@
 import os
 
-# Tests compile hundreds of programs and run each for an instant: compile quickly, to slower code, a
-# quarter of the time. What XLA_FLAGS already says counts, to test with the compiler as users have
-# it: XLA_FLAGS='--xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true'. Must be set
-# before JAX starts.
+# Tests compile hundreds of programs and run each only briefly, so compile without optimisation,
+# which takes a quarter of the time. Flags in the environment take precedence. To test with
+# the compiler settings of users, set
+# XLA_FLAGS='--xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true'.
+# Must be set before JAX starts.
 os.environ["XLA_FLAGS"] = (
     "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false "
     "--xla_cpu_parallel_codegen_split_count=1 "
 ) + os.environ.get("XLA_FLAGS", "")
+
+# GREATCIRCLE_CHECK_SHAPES=1 checks types and array shapes at every call of the packages that work
+# on JAX arrays. Must be installed before the library is imported.
+if os.environ.get("GREATCIRCLE_CHECK_SHAPES"):
+    from jaxtyping import install_import_hook
+
+    packages = ("geometry", "network", "objective", "optimise")
+    install_import_hook([f"greatcircle.{name}" for name in packages], "shape_checks.checked")
 
 from pathlib import Path
 
@@ -26,21 +35,21 @@ settings.load_profile("greatcircle")
 
 @pytest.fixture(autouse=True, scope="module")
 def forget_compiled_programs():
-    """Each compiled program holds mapped memory, of which a process has a limited number."""
+    """Free the mapped memory of compiled programs: a process may have only so many mappings."""
     yield
     jax.clear_caches()
 
 
 @pytest.fixture
 def x64():
-    """JAX in float64 for the whole test."""
+    """Run the whole test with JAX in float64."""
     with precision(np.float64):
         yield
 
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """Folder of the data files that the project does not ship."""
+    """Return the folder of the data files, which the project does not ship."""
     folder = os.environ.get("GREATCIRCLE_DATA", "")
     if not folder:
         pytest.skip("GREATCIRCLE_DATA is not set: the shared data files are not here")
@@ -49,7 +58,7 @@ def data_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def surrogate(data_folder: Path) -> Table:
-    """The stand-in for the paper's Neural-Lander data."""
+    """Return the stand-in for the paper's Neural-Lander data."""
     path = data_folder / "neural_lander_surrogate.csv.gz"
     values = np.loadtxt(path, delimiter=",", skiprows=1)
     names = np.loadtxt(path, delimiter=",", max_rows=1, dtype=str).tolist()

@@ -1,6 +1,5 @@
 """Models to export, inputs to try them on, and the programs that run what was exported."""
 
-import copy
 import ctypes
 import importlib.util
 import re
@@ -8,17 +7,17 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
-from itertools import cycle
+from itertools import cycle, pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from greatcircle import LipschitzRegressor, Network
+from greatcircle import Network
 from greatcircle.data.scaling import SCALINGS, Scaling
 from greatcircle.datasets import ground_effect
-from greatcircle.network.activations import ACTIVATIONS
-from greatcircle.optimise.watch import History
+from greatcircle.model import Model
+from greatcircle.network.activations import ACTIVATIONS, get
 from greatcircle.training.initialisation import initialise
 
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wconversion"]
@@ -28,74 +27,61 @@ CASES = [
     for a, first in zip(ACTIVATIONS, cycle(SCALINGS), strict=False)
     for s in SCALINGS
 ]
-"""Every activation with every scaling; by default each with one of them."""
+"""Every activation with every scaling; tests that are not slow take one scaling of each."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A model, and what its targets are like."""
+    """A model, and the size of its targets."""
 
-    model: LipschitzRegressor
+    model: Model
     target_scale: float
 
 
-def case(activation="relu", scaling="standard", *, bias=True, hidden=None) -> Case:
-    """A network that stands where training begins, with biases; as quick as a file is loaded."""
-    of = _case(activation, scaling, bias, hidden)
-    return Case(copy.copy(of.model), of.target_scale)
-
-
 @cache
-def _case(activation, scaling, bias, hidden) -> Case:
+def case(activation="relu", scaling="standard", *, bias=True, hidden=None) -> Case:
+    """Return an untrained network with biases, for real data: as quick as loading a file."""
     table = ground_effect.generate(400)
     if hidden is None:
         hidden = (8, 6) if activation == "identity" else (25, 30, 15)
     network = Network((12, *hidden, 3), activation, bias=bias)
     rng = np.random.default_rng(7)
     weights, fitted = initialise(
-        network, table.X, table.y, rng, scaling=scaling, headroom=1.0, dtype=np.float64
+        network, table.X, table.y, rng, scaling=scaling, target_gain=1.0, dtype=np.float64
     )
     if bias:
         for w in weights:
             w[-1] = 0.1 * rng.standard_normal(w.shape[1])
-    model = LipschitzRegressor(activation=activation)
-    model.network_, model.weights_, model.scaling_ = network, weights, fitted
-    model.history_, model.n_features_in_, model._single_output = History({}), 12, False
-    model.target_names_ = tuple(table.targets)
-    assert model.certificate_.value > 0  # which copies need not compute again
+    model = Model(weights, bias, ACTIVATIONS[activation], fitted, target_names=tuple(table.targets))
     spread = table.y - fitted.target_shift
     return Case(model, float(np.sqrt(np.mean(np.sum(spread**2, axis=1)))))
 
 
-def handmade(sizes, activation="relu", scaling="standard", *, bias=True) -> LipschitzRegressor:
-    """A model with random weights and scaling, without data: as small as its sizes."""
+def handmade(sizes, activation="relu", scaling="standard", *, bias=True) -> Model:
+    """Return a model with random weights and scaling, without data: as small as its sizes."""
     rng = np.random.default_rng([7, *sizes])
-    network = Network(sizes, activation, bias=bias)
     n, m = sizes[0], sizes[-1]
-    model = LipschitzRegressor(activation=activation)
-    model.network_ = network
-    model.weights_ = tuple(rng.standard_normal(s) / np.sqrt(s[0]) for s in network.shapes)
+    shapes = [(a + bias, b) for a, b in pairwise(sizes)]
+    weights = tuple(rng.standard_normal(s) / np.sqrt(s[0]) for s in shapes)
     shift, spread, divisor = np.zeros(n), np.ones(n), 1.0
     if scaling == "standard":
         shift, spread, divisor = rng.standard_normal(n), rng.uniform(0.5, 2, n), np.sqrt(n)
     elif scaling == "max":
         divisor = 3.3
-    model.scaling_ = Scaling(scaling, shift, spread, divisor, rng.standard_normal(m), 0.7)
-    model.history_, model.n_features_in_, model._single_output = History({}), n, False
-    model.target_names_ = ()
-    return model
+    fitted = Scaling(scaling, shift, spread, divisor, rng.standard_normal(m), 0.7)
+    return Model(weights, bias, get(activation), fitted)
 
 
 def inputs(model, dtype, rows=10_000) -> np.ndarray:
-    """One half ordinary rows, then extreme ones: to 1e6 in scaled units, zeros, denormals."""
+    """Return ordinary rows, then as many extreme ones: to 1e6 scaled units, zeros, subnormals."""
     rng = np.random.default_rng(1)
-    n = model.n_features_in_
+    n = model.sizes[0]
     unit = rng.standard_normal((rows, n)) / np.sqrt(n)
     far = slice(rows // 2, None)
     unit[far] *= 10 ** rng.uniform(-6, 6, (rows - rows // 2, 1))
     unit[-100:] = 0.0
     unit[-200:-100] = 1e6 * np.eye(n)[rng.integers(0, n, 100)] * rng.choice([-1, 1], (100, 1))
-    scaling = model.scaling_
+    scaling = model.scaling
     x = unit if scaling.name == "paper" else scaling.shift + unit * scaling.spread * scaling.divisor
     x[-50:] = 0.0
     x[-30:] = rng.choice([-1, 1, 3], (30, n)) * np.finfo(dtype).smallest_subnormal
@@ -103,9 +89,9 @@ def inputs(model, dtype, rows=10_000) -> np.ndarray:
 
 
 def outputs(model, x) -> tuple[np.ndarray, np.ndarray]:
-    """Float64 NumPy on the stored weights; and how near to a kink each row comes, relatively."""
+    """Return outputs in float64 NumPy, and the relative distance of each row to a kink."""
     x = np.asarray(x, np.float64)
-    scaling, (matrices, biases) = model.scaling_, model.layers()
+    scaling, matrices, biases = model.scaling, model.matrices, model.biases
     if scaling.name == "paper":
         largest = np.max(np.abs(x), axis=1, keepdims=True)
         unit = np.divide(x, largest, out=np.zeros_like(x), where=largest > 0)
@@ -120,7 +106,7 @@ def outputs(model, x) -> tuple[np.ndarray, np.ndarray]:
             z = z + biases[i]
         if i < len(matrices) - 1:
             near = np.minimum(near, np.min(np.abs(z), axis=1) / (1 + np.max(np.abs(z), axis=1)))
-            h = _activated(model.network_.activation.name, z)
+            h = _activated(model.activation.name, z)
     return scaling.outputs(z), near
 
 
@@ -139,46 +125,46 @@ def _activated(name, z):
 
 
 def errors(found, expected, target_scale) -> np.ndarray:
-    """Of each row, relative to max(‖y‖, target scale)."""
+    """Return the error of each row, relative to max(‖y‖, target scale)."""
     size = np.maximum(np.linalg.norm(expected, axis=1), target_scale)
     return np.linalg.norm(found - expected, axis=1) / size
 
 
 def assert_near(case, found, x, limit) -> float:
-    """Within `limit`, relative to max(‖y‖, target scale); returns the largest error.
+    """Check errors relative to max(‖y‖, target scale), and return the largest.
 
-    The sine of a large number is known no better than the number: beyond ten scaled units what
-    rounding units of it do to the outputs, u · L · ‖x − shift‖, is allowed to float64, in which
-    NumPy's own evaluation is no closer (`test_the_sine_of_a_large_number`).
+    The sine of a large number is no more precise than the number: in float64, beyond ten scaled
+    units, the effect of one rounding of the inputs, u · L · ‖x − shift‖, is allowed. NumPy itself
+    is no more precise (`test_the_sine_of_a_large_number`).
     """
     model = case.model
     expected, _ = outputs(model, x)
     found = errors(found, expected, case.target_scale)
     room = np.full(len(x), limit)
-    if limit == LIMITS["float64"] and model.network_.activation.name == "sin":
+    if limit == LIMITS["float64"] and model.activation.name == "sin":
         room += sine_room(case, x, expected)
     assert np.all(found <= room), float(np.max(found / room))
     return float(np.max(found))
 
 
 def sine_room(case, x, expected) -> np.ndarray:
-    """What one rounding unit of the inputs does to the outputs, relatively; zero near the data."""
+    """Return the relative effect of one rounding of the inputs; zero near the data."""
     model = case.model
-    if model.scaling_.name == "paper":
+    if model.scaling.name == "paper":
         return np.zeros(len(x))
     size = np.maximum(np.linalg.norm(expected, axis=1), case.target_scale)
-    far = np.linalg.norm(model.scaling_.inputs(x), axis=1) > 10
-    moved = np.linalg.norm(x - model.scaling_.shift, axis=1)
-    return far * np.finfo(np.float64).eps * model.certificate_.value * moved / size
+    far = np.linalg.norm(model.scaling.inputs(x), axis=1) > 10
+    moved = np.linalg.norm(x - model.scaling.shift, axis=1)
+    return far * np.finfo(np.float64).eps * model.certificate.value * moved / size
 
 
 LIMITS = {"float64": 1e-12, "float32": 1e-5}
 
 
 def assert_jacobian(case, found, x, limit) -> None:
-    """Away from kinks as automatic differentiation has it, relative to the largest entry."""
+    """Compare with the Jacobian of the model away from kinks, relative to the largest entry."""
     model = case.model
-    activation, scaling = model.network_.activation.name, model.scaling_.name
+    activation, scaling = model.activation.name, model.scaling.name
     x, found = x[:300], found[:300]
     _, near = outputs(model, x)
     keep = np.ones(len(x), bool)
@@ -192,13 +178,13 @@ def assert_jacobian(case, found, x, limit) -> None:
 
 @cache
 def _jacobian(activation, scaling, dtype) -> np.ndarray:
-    """Of the first inputs, by automatic differentiation."""
+    """Return the Jacobians of the model at the first inputs."""
     model = case(activation, scaling).model
     return model.jacobian(inputs(model, dtype)[:300].astype(np.float64))
 
 
 def broken(x: np.ndarray) -> np.ndarray:
-    """Rows with one number that is not finite."""
+    """Return rows with one number that is not finite."""
     x = np.repeat(x[:1], 3 * x.shape[1], axis=0)
     for i, bad in enumerate((np.nan, np.inf, -np.inf)):
         x[i::3][np.arange(x.shape[1]), np.arange(x.shape[1])] = bad
@@ -206,7 +192,7 @@ def broken(x: np.ndarray) -> np.ndarray:
 
 
 def program(name: str) -> str:
-    """Where it is, or a skip that says so."""
+    """Return the path of a program, or skip the test."""
     found = shutil.which(name)
     if found is None:
         pytest.skip(f"{name} is not on this machine")
@@ -236,7 +222,7 @@ void {name}_run(const {name}_real *x, {name}_real *y, {name}_real *jac, long row
 
 
 def compiled(sources, compiler: str = "gcc", *flags: str, self_test=False) -> ctypes.CDLL:
-    """One library of exported sources, of which each function has the name of its file."""
+    """Compile exported sources into one library; functions have the names of their files."""
     folder = sources[0].parent
     driver = folder / "driver.c"
     driver.write_text("".join(DRIVER.format(name=s.stem, big=s.stem.upper()) for s in sources))
@@ -252,7 +238,7 @@ def compiled(sources, compiler: str = "gcc", *flags: str, self_test=False) -> ct
 
 
 def joined(sources) -> str:
-    """Several sources as one, which compiles faster; what is theirs alone is numbered."""
+    """Join sources into one, which compiles faster; names of one file get its number."""
     parts = []
     for i, source in enumerate(sources):
         text = source.read_text()
@@ -265,7 +251,7 @@ def joined(sources) -> str:
 
 
 class C:
-    """Exported C in a library, by default one that is made of it alone."""
+    """Exported C code in a library."""
 
     def __init__(self, source: Path, compiler: str = "gcc", *flags: str, library=None) -> None:
         self.library = library or compiled([source], compiler, *flags, self_test=True)
@@ -291,7 +277,7 @@ class C:
 
 
 def imported(path: Path):
-    """A Python file as a module."""
+    """Import a Python file."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None

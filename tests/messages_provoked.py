@@ -1,7 +1,7 @@
-"""The cases of `test_messages.py`: a line each, as a user would write it; a `$` begins a command.
+"""Calls and commands that provoke error messages: one on each line, a `$` begins a command.
 
 `short` stands for hidden_layer_sizes=(3,), max_iter=1, random_state=0; `test_messages.scene` makes
-the other names. `changed` is a copy with other attributes.
+the other names. `changed` returns a copy with other attributes.
 """
 
 AREAS = {
@@ -100,7 +100,7 @@ LipschitzClassifier().partial_fit(X, labels, classes=[0.5, 1.5])
 LipschitzClassifier().fit(X, [1, "1", None] * 4)
 LipschitzClassifier().fit(X, [-1, 2**63] * 6)
 """,
-    "Data that memory cannot hold": """
+    "Data larger than memory": """
 LipschitzRegressor().fit(mapped[:, 0], y)
 LipschitzRegressor().fit(mapped, y[:5])
 LipschitzRegressor().fit(mapped, y, np.ones(3))
@@ -123,14 +123,15 @@ LipschitzRegressor().fit([(X, y[:5])])
 LipschitzRegressor().fit([(X, y)], None, np.ones(12))
 LipschitzRegressor().fit([(1.0, 2.0), (3.0, 4.0)])
 """,
-    "A fit that goes on": """
+    "Resumed and continued fits": """
 LipschitzRegressor(resume=True).fit(X, y)
 LipschitzRegressor(checkpoint="there", warm_start=True).fit(X, y)
 LipschitzRegressor(callbacks=[callbacks.CSV("nowhere/training.csv")]).fit(X, y)
-LipschitzRegressor(checkpoint="there", checkpoint_seconds=-1).fit(X, y)
-LipschitzRegressor(checkpoint="there", checkpoint_seconds="60").fit(X, y)
+LipschitzRegressor(checkpoint="there", checkpoint_interval=-1).fit(X, y)
+LipschitzRegressor(checkpoint="there", checkpoint_interval="60").fit(X, y)
 LipschitzRegressor(checkpoint="notes.txt").fit(X, y)
 LipschitzRegressor(checkpoint=True).fit(X, y)
+Checkpoint("notes.txt")
 LipschitzRegressor(**short, checkpoint="begun", resume=True).fit(X + 1, y)
 LipschitzRegressor(checkpoint="begun", resume=True).fit(X, y)
 LipschitzRegressor(**short, checkpoint="damaged", resume=True).fit(X, y)
@@ -139,10 +140,11 @@ LipschitzRegressor(**short, checkpoint="of other layers", resume=True).fit(X, y)
 Batches(iter([(X[:5], y[:5])])).seek(place)
 changed(model, warm_start=True, hidden_layer_sizes=(4,)).fit(X, y)
 """,
-    "After the fit": """
+    "Fitted models": """
 LipschitzRegressor().predict(X)
 LipschitzRegressor().jacobian(X)
 LipschitzRegressor().certificate_
+LipschitzRegressor().n_iter_
 LipschitzRegressor().save("model.safetensors")
 LipschitzClassifier().predict_proba(X)
 model.predict(X.T)
@@ -151,10 +153,13 @@ model.predict(hole)
 model.predict("flight.csv")
 model.score(X, y[:5])
 model.predict_proba(X)
+model.model_.predict_proba(X)
+model.model_.predict(X.T)
+changed(model, model_=replace(model.model_, training=None)).history_
 model.partial_fit(X, X)
 classifier.partial_fit(X, 6 * ["low", "lower"])
 """,
-    "Files of models": """
+    "Model files": """
 load("missing.safetensors")
 load("folder")
 load("flight.csv")
@@ -179,14 +184,14 @@ model.save(5)
 storage.save("model.safetensors", model)
 storage.save(LipschitzRegressor(), "model.safetensors")
 storage.save(make_pipeline(StandardScaler(), model), "model.safetensors")
-storage.save(Own(**short).fit(X, y), "model.safetensors")
+Own(**short).fit(X, y).save("model.safetensors")
 changed(model, loss=Cube()).save("model.safetensors")
 changed(model, method=("auto", object())).save("model.safetensors")
 changed(model, verbose=object()).save("model.safetensors")
-changed(model, network_=tanh).save("model.safetensors")
-changed(classifier, classes_=np.array([1j, 2j])).save("model.safetensors")
+storage.save(replace(model.model_, activation=tanh.activation), "model.safetensors")
+storage.save(replace(classifier.model_, classes=np.array([1j, 2j])), "model.safetensors")
 """,
-    "Files of models that were tampered with": """
+    "Model files that were tampered with": """
 load("tampered/estimator.safetensors")
 load("tampered/no-estimator.safetensors")
 load("tampered/parameters.safetensors")
@@ -198,7 +203,9 @@ load("tampered/odd-number.safetensors")
 load("tampered/odd-type.safetensors")
 load("tampered/constant.safetensors")
 load("tampered/activation.safetensors")
+load("tampered/no-network.safetensors")
 load("tampered/sizes.safetensors")
+load("tampered/one-size.safetensors")
 load("tampered/no-weights.safetensors")
 load("tampered/shape.safetensors")
 load("tampered/infinite.safetensors")
@@ -209,12 +216,15 @@ load("tampered/shift.safetensors")
 load("tampered/n_features.safetensors")
 load("tampered/names.safetensors")
 load("tampered/target_names.safetensors")
+load("tampered/two-target-names.safetensors")
+load("tampered/budget.safetensors")
 load("tampered/n_iter.safetensors")
 load("tampered/loss.safetensors")
 load("tampered/single.safetensors")
 load("tampered/units.safetensors")
 load("tampered/classes.safetensors")
 load("tampered/labels.safetensors")
+load("tampered/fractions.safetensors")
 load("tampered/width.safetensors")
 load("tampered/no-labels.safetensors")
 load("tampered/more.safetensors")
@@ -248,10 +258,10 @@ Problem(network, X, y[:, None], loss="mse")
 Problem(network, X, y[:, None], loss="logistic")
 Problem(network, X, y[:, None], dtype=int)
 Problem(network, X, y[:, None], sample_weight=[1, 2])
-spread(network)
-spread(spread(problem))
-spread(problem.within(0, 1))
-spread(problem, weight=0)
+shard(network)
+shard(shard(problem))
+shard(problem.window(0, 1))
+shard(problem, weight=0)
 descend(problem)
 descend(weights, problem)
 descend(network, weights)
@@ -261,6 +271,7 @@ descend(problem, [np.zeros((3, 3)), np.ones((3, 1))])
 descend(Mine(), [])
 descend(Mine(), [np.full((2, 2), np.nan)])
 descend(Mine(), ["weights"])
+descend(Mine(), [np.ones(3)])
 descend(Mine(jnp.square), weights)
 descend(Mine(np.array), weights)
 descend(problem, weights, direction="steepest")
@@ -270,21 +281,23 @@ descend(problem, weights, step="curvature")
 descend(problem, weights, stop=200)
 descend(Mine(), weights, direction=directions.GaussNewton())
 descend(Mine(), weights, direction=directions.Kronecker())
-descend(Mine(), weights, direction=directions.Steepest("trust"))
+descend(Mine(), weights, direction=directions.MajorantSteepest())
 descend(Mine(), weights, step=steps.Majorant())
+descend(Gradient(), weights)
 descend(problem, weights, step=steps.SmoothMajorant())
-directions.Steepest(speed="fast")
 directions.ConjugateGradient(beta="fletcher-reeves")
 directions.GaussNewton(residual=2)
 directions.GaussNewton(max_products=0)
-directions.GaussNewton(share=0)
-directions.GaussNewton(share="half")
+directions.GaussNewton(fraction=0)
+directions.GaussNewton(fraction="half")
 directions.Kronecker(sample=0)
 steps.Curvature(max_angle=-1)
 steps.Curvature(max_angle="30°")
 steps.Taylor(0)
 steps.Taylor(2.5)
 steps.Majorant("bisection")
+steps.CosineSchedule(0.0, 100)
+steps.CosineSchedule(0.1, 0)
 stopping.MaxIter(-1)
 stopping.MaxIter("200")
 stopping.DecreaseBelow(1e-3, patience=0)
@@ -299,10 +312,12 @@ declare(lambda x: jnp.cos(x), (-1, 1))
 declare(lambda x: x * jnp.tanh(x), (-1, 1))
 declare(jnp.sin, (0, 1))
 declare(lambda x: jnp.sum(x), (0, 1))
+declare(lambda z, xp: xp.tanh(z), (0, 1), derivative=lambda z, a, xp: xp.exp(-((z - 1) ** 2)))
+declare(lambda z, xp: xp.tanh(z), (0, 1), derivative=lambda z, a, xp: xp.lax.tanh(z))
 Scaling.fit("minmax", X, X)
-initialisation.initialise(network, X, y[:, None], 0, headroom=-1)
+initialisation.initialise(network, X, y[:, None], 0, target_gain=-1)
 initialisation.initialise(network, X, y[:, None], 0, target_scale="unit")
-batches.descend_in_batches(Batches([(X, y)]), None, weights, batch_size=13, largest=13)
+descend(problem, weights, rows=GrowingBatches(Batches([(X, y)]), None, 13, 13))
 certificate.spectral(weights[0])
 certificate.spectral([])
 certificate.spectral([np.full((2, 2), np.nan)])
@@ -311,14 +326,14 @@ certificate.spectral(weights[::-1])
 certificate.spectral(5)
 certificate.tight(weights, biases=[np.ones(2)])
 certificate.tight(weights, activation="gelu")
-certificate.tight(weights, at_least=2)
+certificate.tight(weights, min_input_norm=2)
 certificate.tight(weights, inputs="z")
 certificate.tight(weights, inputs=[])
 certificate.tight(weights, inputs=[3])
 certificate.tight(model, inputs=["z"])
 certificate.tight(model, activation="tanh")
-certificate.tight(model, at_least=2)
-certificate.tight(changed(model, scaling_=paper), at_least=-1)
+certificate.tight(model, min_input_norm=2)
+certificate.tight(replace(model.model_, scaling=paper), min_input_norm=-1)
 certificate.tight([np.diag([1e200, 1e-200]), 1e-200 * np.eye(2)])
 certificate.tight([np.ones((2, 2)), np.triu(np.ones((2, 2)))])
 certificate.tight(weights, orientation="columns")
@@ -333,7 +348,7 @@ certificate.local(weights, [0, 0, np.nan], [1, 1, 1])
 certificate.local(weights, -1, 1)
 certificate.local(weights, "low", "high")
 certificate.local(model, {"z": 0}, {"z": 1})
-certificate.local(changed(model, scaling_=paper), [0, 0, 0], [1, 1, 1])
+certificate.local(replace(model.model_, scaling=paper), [0, 0, 0], [1, 1, 1])
 greatcircle.LipschitzRegresor
 """,
     "Export": """
@@ -351,13 +366,23 @@ model.export("model.casadi", name="sin")
 model.export("a\\0b.c")
 model.export("ü.c")
 model.export("torch.py", to="torch")
-changed(model, feature_names_in_=np.array(["a\\0b", "b", "c"], object)).export("model.c")
+greatcircle.export.export(replace(model.model_, feature_names=("a\\0b", "b", "c")), "model.c")
 model.export("model.c", units=["m"])
 model.export("model.c", units={"z": "m"})
 model.export("model.casadi", dtype="float32")
-changed(model, network_=tanh).export("model.c")
-changed(model, scaling_=replace(model.scaling_, divisor=1e-60)).export("model.c", dtype="float32")
-changed(model, scaling_=tiny).export("model.c", dtype="float32")
+greatcircle.export.export(replace(model.model_, activation=tanh.activation), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: xp.log(z)), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: xp.tanh(z, z)), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: z**0.5), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: z * np.inf), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: z if z > 0 else 0), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: xp.where(z == 0, z, 0)), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: xp.where(z != 0, z, 0)), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: z < 0), "model.c")
+greatcircle.export.export(activated(model, lambda z, xp: (z < 0) * z), "model.c")
+greatcircle.export.export(replace(model.model_, activation=steep), "model.c", dtype="float32")
+greatcircle.export.export(replace(model.model_, scaling=small), "model.c", dtype="float32")
+greatcircle.export.export(replace(model.model_, scaling=tiny), "model.c", dtype="float32")
 certified_as(model, 0.01).export("model.c")
 LipschitzRegressor().export("model.c")
 greatcircle.export.export(make_pipeline(StandardScaler(), model), "model.c")
@@ -373,9 +398,16 @@ files.read("latin.csv", targets="fz")
 files.read("utf16.csv", targets="fz")
 files.read("flight.csv", targets=["fz", "fx"])
 files.read("flight.csv", targets="fz", inputs=["z", "fz"])
+files.read("flight.csv", targets="weather")
+files.read("flight.csv", targets=["weather", "one"], classify=True)
+files.read_inputs("flight.csv", None, 3)
+files.read_inputs("flight.csv", ["z", "V"], 2)
 Table({"z": y}, ("z",), ())
 Table({"z": y}, ("z",), ("fz",))
 Table({"z": y, "fz": y[:5]}, ("z",), ("fz",))
+Table({"z": y, "class": labels}, ("z",), ("class",)).y
+Table({"z": y, "v": y, "fz": y}, ("z",), ("v", "fz")).labels
+Batches([(hole, y)]).draw(9)
 split(10, kind="blocks")
 split(10, fraction=2)
 split(1)
@@ -399,9 +431,6 @@ $ greatcircle --seed 1
 $ greatcircle demo --seed x
 $ greatcircle demo --seed -1
 $ greatcircle demo --out notes.txt
-$ greatcircle demo flying
-$ greatcircle demo --landings 5
-$ greatcircle demo landing --landings 1
 """,
     "greatcircle fit": """
 $ greatcircle fit
@@ -464,14 +493,14 @@ $ greatcircle predict runs/late/model.safetensors words.csv
 $ greatcircle certify
 $ greatcircle certify missing.safetensors
 $ greatcircle certify flight.csv
-$ greatcircle certify model.safetensors --blocks 0,1
-$ greatcircle certify model.safetensors --blocks u=7
-$ greatcircle certify model.safetensors --blocks u=²
-$ greatcircle certify model.safetensors --blocks u=0 u=1
-$ greatcircle certify model.safetensors --blocks u=u1
-$ greatcircle certify model.safetensors --blocks u=0,1 --gain u=much
+$ greatcircle certify model.safetensors --groups 0,1
+$ greatcircle certify model.safetensors --groups u=7
+$ greatcircle certify model.safetensors --groups u=²
+$ greatcircle certify model.safetensors --groups u=0 u=1
+$ greatcircle certify model.safetensors --groups u=u1
+$ greatcircle certify model.safetensors --groups u=0,1 --gain u=much
 $ greatcircle certify model.safetensors --gain u=0.1
-$ greatcircle certify model.safetensors --at-least 2
+$ greatcircle certify model.safetensors --min-input-norm 2
 """,
     "Control": """
 control.contraction(gain=0.0, bound=2.0)

@@ -7,8 +7,8 @@ paper's displayed equations: (1) network, (5) arc, (6) direction, (7) Taylor pol
 
 ``weights`` are ``(fan_in, fan_out)`` matrices and a row of data multiplies from the left. At a kink
 z = 0 the branch for z ≥ 0 counts. The speed s of a layer is the norm of its heading V, 1 in the
-paper; a layer of speed 0 stays. With ``bias``, which the paper has not, a one is appended to what
-each layer sees.
+paper; a layer of speed 0 stays. With ``bias``, an addition to the paper, a one is appended to the
+input of each layer.
 """
 
 import math
@@ -46,7 +46,7 @@ def activate(name: str, z: Array) -> tuple[Array, Array]:
 
 
 def sample_loss(name: str, f: Array, y: Array) -> tuple[float, Array]:
-    """Loss l(f, y) of one sample and its gradient in f."""
+    """Loss l(f, y) of one sample and its gradient with respect to f."""
     r = f - y
     if name == "squared":
         return float(r @ r) / 2, r
@@ -64,16 +64,16 @@ def sample_loss(name: str, f: Array, y: Array) -> tuple[float, Array]:
 
 def forward(weights: Layers, x: Array, activation: str, bias: bool = False) -> Array:
     """Output f(x; w) for one row of data, (1)."""
-    return layers_see(weights, x, activation, bias)[-1] @ weights[-1]
+    return layer_inputs(weights, x, activation, bias)[-1] @ weights[-1]
 
 
-def layers_see(weights: Layers, x: Array, activation: str, bias: bool = False) -> list[Array]:
-    """What each layer sees of one row of data."""
+def layer_inputs(weights: Layers, x: Array, activation: str, bias: bool = False) -> list[Array]:
+    """Inputs of each layer for one row of data."""
     one = np.ones(int(bias))
-    seen = [np.concatenate([x, one])]
+    inputs = [np.concatenate([x, one])]
     for W in weights[:-1]:
-        seen.append(np.concatenate([activate(activation, seen[-1] @ W)[0], one]))
-    return seen
+        inputs.append(np.concatenate([activate(activation, inputs[-1] @ W)[0], one]))
+    return inputs
 
 
 def objective(weights: Layers, X: Array, Y: Array, activation: str, loss: str) -> float:
@@ -82,15 +82,15 @@ def objective(weights: Layers, X: Array, Y: Array, activation: str, loss: str) -
     return math.fsum(sample_loss(loss, f, y)[0] for f, y in zip(outputs, Y, strict=True)) / len(X)
 
 
-def slopes_of_sums(
+def sum_gradients(
     weights: Layers, x: Array, y: Array, activation: str, loss: str, bias: bool = False
 ) -> list[Array]:
     """Derivative of one sample's loss in z = h W of each layer, by back-propagation."""
-    seen = layers_see(weights, x, activation, bias)
-    deltas = [sample_loss(loss, seen[-1] @ weights[-1], y)[1]]
+    inputs = layer_inputs(weights, x, activation, bias)
+    deltas = [sample_loss(loss, inputs[-1] @ weights[-1], y)[1]]
     for i in reversed(range(1, len(weights))):
-        inward = weights[i][: len(weights[i]) - bias] @ deltas[0]
-        deltas.insert(0, activate(activation, seen[i - 1] @ weights[i - 1])[1] * inward)
+        hidden = weights[i][: len(weights[i]) - bias] @ deltas[0]
+        deltas.insert(0, activate(activation, inputs[i - 1] @ weights[i - 1])[1] * hidden)
     return deltas
 
 
@@ -100,9 +100,9 @@ def gradient(
     """Euclidean gradient of each layer, sample by sample."""
     gradients = [np.zeros_like(W) for W in weights]
     for x, y in zip(X, Y, strict=True):
-        seen = layers_see(weights, x, activation, bias)
-        deltas = slopes_of_sums(weights, x, y, activation, loss, bias)
-        for G, h, delta in zip(gradients, seen, deltas, strict=True):
+        inputs = layer_inputs(weights, x, activation, bias)
+        deltas = sum_gradients(weights, x, y, activation, loss, bias)
+        for G, h, delta in zip(gradients, inputs, deltas, strict=True):
             G += np.outer(h, delta) / len(X)
     return gradients
 
@@ -289,23 +289,28 @@ def inner(A: Layers, B: Layers) -> float:
     return math.fsum(float(np.sum(a * b)) for a, b in zip(A, B, strict=True))
 
 
-def fastest_one(way: Layers) -> list[Array]:
-    """The direction, scaled so that its fastest layer has speed one."""
-    speed = max(float(np.linalg.norm(V)) for V in way) or 1.0
-    return [V / speed for V in way]
+def unit_max_speed(direction: Layers) -> list[Array]:
+    """Scale a direction so that its fastest layer has speed one."""
+    speed = max(float(np.linalg.norm(V)) for V in direction) or 1.0
+    return [V / speed for V in direction]
 
 
-def conjugate(g: Layers, last_g: Layers, last_way: Layers, beta: str) -> list[Array]:
+def conjugate(g: Layers, last_g: Layers, last_direction: Layers, beta: str) -> list[Array]:
     """Polak-Ribière+ or Hager & Zhang (2005), all vectors at one point; −g if not downhill."""
     change = [a - b for a, b in zip(g, last_g, strict=True)]
     if beta == "polak-ribiere":
         factor = max(inner(g, change) / inner(last_g, last_g), 0.0)
     else:
-        along, size = inner(last_way, change), math.sqrt(inner(last_way, last_way))
-        factor = (inner(g, change) - 2 * inner(change, change) * inner(g, last_way) / along) / along
+        along, size = (
+            inner(last_direction, change),
+            math.sqrt(inner(last_direction, last_direction)),
+        )
+        factor = (
+            inner(g, change) - 2 * inner(change, change) * inner(g, last_direction) / along
+        ) / along
         factor = max(factor, -1 / (size * min(0.01, math.sqrt(inner(last_g, last_g)))))
-    way = [factor * d - a for d, a in zip(last_way, g, strict=True)]
-    return way if inner(way, g) < 0 else [-a for a in g]
+    direction = [factor * d - a for d, a in zip(last_direction, g, strict=True)]
+    return direction if inner(direction, g) < 0 else [-a for a in g]
 
 
 # Kronecker factors of the Gauss-Newton matrix (Martens & Grosse 2015)
@@ -319,34 +324,34 @@ def kronecker_factors(
     loss: str,
     *,
     bias: bool,
-    share: Array,
+    sample_weight: Array,
     unit: float,
 ) -> tuple[list[Array], list[Array]]:
-    """Second moments of what each layer sees, and of the loss's slope in what it makes.
+    """Second moments of the inputs of each layer, and of the gradients in its sums.
 
-    The latter by one factor for all layers, so that at the output their trace is that of the loss's
-    curvature bound. ``share`` sums to one; the loss is in units of ``unit``.
+    The latter times one factor for all layers, so that at the output their trace is that of the
+    loss's curvature bound. ``sample_weight`` sums to one; the loss is in units of ``unit``.
     """
-    seen = [np.zeros((len(W), len(W))) for W in weights]
+    inputs = [np.zeros((len(W), len(W))) for W in weights]
     slopes = [np.zeros((W.shape[1], W.shape[1])) for W in weights]
-    for x, y, part in zip(X, Y, share, strict=True):
-        for A, h in zip(seen, layers_see(weights, x, activation, bias), strict=True):
+    for x, y, part in zip(X, Y, sample_weight, strict=True):
+        for A, h in zip(inputs, layer_inputs(weights, x, activation, bias), strict=True):
             A += part * np.outer(h, h)
-        deltas = slopes_of_sums(weights, x, y, activation, loss, bias)
+        deltas = sum_gradients(weights, x, y, activation, loss, bias)
         for B, delta in zip(slopes, deltas, strict=True):
             B += part * np.outer(delta, delta)
     size = float(np.trace(slopes[-1])) / len(slopes[-1])
-    return seen, [B * CURVATURE[loss] / (unit * (size or 1.0)) for B in slopes]
+    return inputs, [B * CURVATURE[loss] / (unit * (size or 1.0)) for B in slopes]
 
 
 def natural_gradient(
-    W: Array, g: Array, radius: float, seen: Array, slopes: Array, damping: float
+    W: Array, g: Array, radius: float, inputs: Array, slopes: Array, damping: float
 ) -> Array:
-    """Lowest point of ⟨g, v⟩ + ½ vᵀ M v over v tangent at W, by one dense system.
+    """Minimiser of ⟨g, v⟩ + ½ vᵀ M v over v tangent at W, by one dense linear system.
 
-    M is the Kronecker product of the factors, each with its part of the damping (§6.3).
+    M is the Kronecker product of the factors, each damped (§6.3).
     """
-    A = radius**2 * seen
+    A = radius**2 * inputs
     balance = math.sqrt((np.trace(A) / len(A)) / (np.trace(slopes) / len(slopes)))
     A = A + math.sqrt(damping) * balance * np.eye(len(A))
     B = slopes + math.sqrt(damping) / balance * np.eye(len(slopes))
@@ -378,9 +383,9 @@ def compare_step(
     loss_at: Callable[[float], float],
     max_angle: float = math.pi / 6,
 ) -> float:
-    """Best of 0, ε and t* (if in [0, ε]) by the true loss; ties go to the earlier.
+    """Best of 0, ε and t* (if in [0, ε]) by the true loss; the first of equals.
 
-    Where 0 is the best, the safeguard goes on halving below the smallest of the others.
+    If 0 is the best, half of the last of the others, and the safeguard halves further.
     """
     candidates = [0.0, max_angle]
     if curvature != 0 and 0 <= -slope / curvature <= max_angle:
@@ -390,8 +395,8 @@ def compare_step(
 
 def taylor_step(derivatives: Sequence[float], max_angle: float = math.pi / 6) -> float:
     """Global minimiser over [0, ε] of the polynomial (7), of any order."""
-    # In u = t/ε, without the constant. The minimiser is an end or a real stationary point; the
-    # real parts of complex roots do no harm, for no point is lower than it.
+    # Coefficients in u = t/ε; the constant is not needed. The minimiser is an end point or a real
+    # stationary point; real parts of complex roots are harmless, since they cannot be lower.
     c = [d * max_angle**k / math.factorial(k) for k, d in enumerate(derivatives)]
     rates = np.array([k * c[k] for k in range(1, len(c))])
     while len(rates) and abs(rates[-1]) <= 1e-18 * abs(rates).max():
@@ -423,7 +428,10 @@ def majorant(
         s, gain = float(np.linalg.norm(V)), operator_norm(W)
         cos_minus_1, sin_over_s = -2 * math.sin(s * t / 2) ** 2, math.sin(s * t) / (s or 1.0)
         change = W * cos_minus_1 + mu * V * sin_over_s  # (13)
-        alpha, beta = np.sum(G * W), -mu * np.sum(project(W, G, mu) * V)  # the layer's share
+        alpha, beta = (
+            np.sum(G * W),
+            -mu * np.sum(project(W, G, mu) * V),
+        )  # the layer's sample_weight
         first_order += float(alpha * cos_minus_1 - beta * sin_over_s)
         log_ratio += math.log1p(operator_norm(change) / gain)
         P2 *= gain
@@ -473,8 +481,8 @@ def data_majorant(
     for i, (W, G, end) in enumerate(zip(weights, gradients, turned, strict=True)):
         change = end - W
         first_order += float(np.sum(G * change))
-        seen = [layers_see(weights, x, activation, bias)[i] for x in X]
-        moved = math.sqrt(math.fsum(float(np.sum((h @ change) ** 2)) for h in seen) / len(X))
+        inputs = [layer_inputs(weights, x, activation, bias)[i] for x in X]
+        moved = math.sqrt(math.fsum(float(np.sum((h @ change) ** 2)) for h in inputs) / len(X))
         growth = growth * operator_norm(end) + moved
     return first_order + CURVATURE[loss] / 2 * growth**2
 
@@ -521,8 +529,8 @@ def descend(
         if direction != "steepest":
             layers = zip(weights, gradients, radii, strict=True)
             g = [mu * project(W, G, mu) / unit for W, G, mu in layers]  # per radian
-            way = conjugate(g, *last, direction) if last else [-a for a in g]
-            headings = fastest_one(way)
+            unscaled = conjugate(g, *last, direction) if last else [-a for a in g]
+            headings = unit_max_speed(unscaled)
         slope = slope_along(weights, gradients, headings, radii)
         taylor: list[float] = []
 
@@ -557,7 +565,7 @@ def descend(
             arc = list(zip(weights, headings, radii, strict=True))
             last = tuple(
                 [transport(W, V, mu, angle, H) for (W, V, mu), H in zip(arc, vectors, strict=True)]
-                for vectors in (g, way)
+                for vectors in (g, unscaled)
             )
         weights = turn_all(weights, headings, radii, angle)
         curvature = taylor[2] if len(taylor) > 2 else None

@@ -1,4 +1,4 @@
-"""One process of a run on several, for `test_scale.py`.
+"""One of several processes that train together, for `test_scale.py`.
 
     python scale_script.py PROCESS COUNT PORT FOLDER [ITERATION AT WHICH PROCESS 1 DIES]
 
@@ -19,12 +19,14 @@ def main() -> None:
     process, count, port = map(int, sys.argv[1:4])
     folder, dies = sys.argv[4], int(sys.argv[5]) if len(sys.argv) > 5 else 0
     if count > 1:
-        # At the end processes wait for each other; for one that is gone, not for long.
+        # At the end, processes wait for each other; do not wait long for one that died.
         wait = 5 if dies else 120
         address = f"127.0.0.1:{port}"
         jax.distributed.initialize(address, count, process, shutdown_timeout_seconds=wait)
-    from greatcircle import Network, Problem, directions, spread, stopping
-    from greatcircle.optimise.lasting import descend_lasting
+    from greatcircle import Checkpoint, Network, Problem, descend, directions, shard, stopping
+    from greatcircle.optimise import iterations
+
+    iterations.MAX_LENGTH = 1  # so that process 1 can die between two iterations
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((ROWS, 4))
@@ -33,17 +35,16 @@ def main() -> None:
     network = Network((4, 8, 2))
     mine = np.array_split(np.arange(ROWS), [200] if count == 2 else count)[process]
     problem = Problem(network, X[mine], Y[mine], sample_weight=weight[mine])
-    problem = spread(problem, weight[mine].sum())
+    problem = shard(problem, weight[mine].sum())
 
     def callback(record, weights):
         if process == 1 and record.iteration == dies:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    result = descend_lasting(
+    result = descend(
         problem,
         network.initial_weights(0),
-        f"{folder}/checkpoint",
-        resume=True,
+        checkpoint=Checkpoint(f"{folder}/checkpoint", resume=True),
         direction=directions.Kronecker(),
         stop=stopping.MaxIter(12),
         callback=callback,

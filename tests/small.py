@@ -1,26 +1,37 @@
-"""Small random problems and networks for the tests, and how exact their outputs are."""
+"""Small random problems and networks for the tests, and error bounds of their outputs."""
 
+import os
 from dataclasses import dataclass
 from itertools import pairwise
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from greatcircle import Network, Problem, certificate, sphere
-from greatcircle.certificate.stack import stack
+from greatcircle._runtime.precision import precision
+from greatcircle.certificate.scaled_network import as_scaled_network
+from greatcircle.geometry.great_circle import Arc
+from greatcircle.model import as_model
 from greatcircle.network.activations import ACTIVATIONS
 from greatcircle.objective.losses import LOSSES
 from greatcircle.optimise import arc as arcs
-from greatcircle.optimise.arc import Arc, Here
+from greatcircle.optimise.arc import ArcStart
 from oracle import activate
 
 ACTIVATION_NAMES = tuple(ACTIVATIONS)
+SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.max_second_derivative is not None)
 LOSS_NAMES = tuple(LOSSES)
+
+unless_types_are_checked = pytest.mark.skipif(
+    bool(os.environ.get("GREATCIRCLE_CHECK_SHAPES")),
+    reason="arguments of the wrong type, which GREATCIRCLE_CHECK_SHAPES reports first",
+)
 
 
 def thinned(cases, every):
-    """One case of so many by default; the others are slow tests."""
+    """Return the cases, all but every n-th marked as slow."""
     return [
         pytest.param(
             *(c if isinstance(c, tuple) else (c,)), marks=() if i % every == 0 else pytest.mark.slow
@@ -29,12 +40,9 @@ def thinned(cases, every):
     ]
 
 
-SMOOTH_NAMES = tuple(n for n, a in ACTIVATIONS.items() if a.most_bent is not None)
-
-
 @dataclass(frozen=True)
 class Small:
-    """A problem with its data and a starting point, all in plain arrays."""
+    """A problem with its data and initial weights, all as NumPy arrays."""
 
     network: Network
     weights: tuple[np.ndarray, ...]
@@ -57,9 +65,9 @@ def small(
     away_from_kinks: float = 0.0,
     bias: bool = False,
 ) -> Small:
-    """Random sizes, radii, weights and data; `away_from_kinks` keeps every |z| above a margin.
+    """Draw sizes, radii, weights (biases included) and data.
 
-    With `bias`, the biases are random too.
+    `away_from_kinks` keeps every |z| above a margin.
     """
     rng = np.random.default_rng(seed)
     outputs = 3 if loss == "softmax" else int(rng.integers(2, 4))
@@ -74,7 +82,7 @@ def small(
         )
         X = rng.standard_normal((rows, sizes[0]))
         sums, outputs_norm = _smallest_sum(network, weights, X)
-        if sums >= away_from_kinks and outputs_norm > 1e-3:  # and not every unit is off
+        if sums >= away_from_kinks and outputs_norm > 1e-3:  # some units are active
             break
     else:
         raise AssertionError(f"no draw keeps |z| above {away_from_kinks}")
@@ -90,6 +98,7 @@ def small(
 def _smallest_sum(
     network: Network, weights: tuple[np.ndarray, ...], X: np.ndarray
 ) -> tuple[float, float]:
+    """Return the smallest |z| of all hidden units and rows, and the norm of the outputs."""
     h, smallest = X.T, np.inf
     for w in weights[:-1]:
         z = network.layer(h, w)
@@ -98,17 +107,25 @@ def _smallest_sum(
     return smallest, float(np.linalg.norm(network.layer(h, weights[-1])))
 
 
+def network_jacobian(network, weights, x):
+    """Return the Jacobian of the outputs, (rows, outputs, inputs), in float64."""
+    with precision(np.float64):
+        weights = tuple(jnp.asarray(w, np.float64) for w in weights)
+        jacobian = jax.jacrev(lambda row: network.apply(weights, row[None])[0])
+        return np.asarray(jax.jit(jax.vmap(jacobian))(jnp.asarray(x, np.float64)))
+
+
 @jax.jit
 def start_of_arc(problem, weights, heading, radii):
-    """What a step rule is told where an arc begins."""
-    loss, left = problem.forward(weights)
-    gradient, left = problem.backward(weights, left)
+    """Return the input of a step rule at the start of an arc."""
+    loss, cache = problem.forward(weights)
+    gradient, cache = problem.backward(weights, cache)
     arc = Arc(weights, heading, radii)
-    return Here(problem, arc, gradient, left, loss, arcs.slope(arc, gradient))
+    return ArcStart(problem, arc, gradient, cache, loss, arcs.slope(arc, gradient))
 
 
 def steepest_arc(s, problem, speeds):
-    """The same along the steepest descent, with layers of these speeds."""
+    """Return the start of an arc along the steepest descent, with layers of these speeds."""
     return _steepest_arc(problem, s.weights, np.asarray(s.radii), speeds)
 
 
@@ -120,7 +137,17 @@ def _steepest_arc(problem, weights, radii, speeds):
     return start_of_arc(problem, weights, heading, radii)
 
 
+ROUNDING_FACTOR = 1 + 1e-9
+"""Allowance for rounding where two bounds or slopes are compared."""
+
+
+def sizes_of_depth(depth):
+    """Return random sizes from 2 to 8 for a network with this number of layers."""
+    return tuple(np.random.default_rng(depth).integers(2, 9, depth + 1).tolist())
+
+
 def random_network(seed, sizes, bias=False):
+    """Return random weights (fan_in, fan_out) and, with `bias`, biases; otherwise None."""
     rng = np.random.default_rng(seed)
     weights = [rng.standard_normal((a, b)) / np.sqrt(a) for a, b in pairwise(sizes)]
     biases = [0.5 * rng.standard_normal(b) for b in sizes[1:]] if bias else None
@@ -128,10 +155,10 @@ def random_network(seed, sizes, bias=False):
 
 
 def evaluated(weights, biases, activation, x, unit=2.0**-53):
-    """Outputs for rows x in plain NumPy, and how far other arithmetic can be from them.
+    """Return outputs for rows x in plain NumPy, and a bound on the rounding errors of any others.
 
-    Each sum of n products, in any order, is off by n + 2 roundings of its terms at most (Higham
-    2002, Eq. 3.5), an activation by four of its value; and no activation enlarges an error.
+    The error of a sum of n products, in any order, is at most n + 2 roundings of its terms (Higham
+    2002, Eq. 3.5), that of an activation four of its value; and no activation amplifies an error.
     """
     h, error = np.asarray(x, np.float64), unit * np.abs(x)
     for i, w in enumerate(weights):
@@ -147,7 +174,7 @@ def evaluated(weights, biases, activation, x, unit=2.0**-53):
 
 
 def pairs(rng, count, columns):
-    """Pairs that are near and far, and rays through the middle."""
+    """Return pairs of inputs, near and far from each other and from zero."""
     x = 10 ** rng.uniform(-2, 1.5, (count, 1)) * rng.standard_normal((count, columns))
     step = 10 ** rng.uniform(-5, 1, (count, 1)) * rng.standard_normal((count, columns))
     return x, x + step
@@ -155,19 +182,19 @@ def pairs(rng, count, columns):
 
 def attack_bounds(rng, weights, biases, activation, count):
     """Compare pairs of inputs with every kind of bound of a network; return the number of pairs."""
-    of = {"biases": biases, "activation": activation, "orientation": "in-out"}
+    options = {"biases": biases, "activation": activation, "orientation": "in-out"}
     columns = len(weights[0])
-    block = sorted(rng.choice(columns, rng.integers(1, columns + 1), replace=False).tolist())
-    fixed = ~np.isin(np.arange(columns), block)
+    group = sorted(rng.choice(columns, rng.integers(1, columns + 1), replace=False).tolist())
+    fixed = ~np.isin(np.arange(columns), group)
     x, y = pairs(rng, count, columns)
     low, high = -rng.uniform(0, 2, columns), rng.uniform(0, 2, columns)
     a, b = rng.uniform(low, high, (2, count, columns))
     attacks = (
-        (certificate.tight(weights, **of), x, y),
-        (certificate.fast(weights, **of), x, y),
-        (certificate.tight(weights, **of, inputs=block), x, np.where(fixed, x, y)),
-        (certificate.local(weights, low, high, **of), a, b),
-        (certificate.local(weights, low, high, **of, inputs=block), a, np.where(fixed, a, b)),
+        (certificate.tight(weights, **options), x, y),
+        (certificate.fast(weights, **options), x, y),
+        (certificate.tight(weights, **options, inputs=group), x, np.where(fixed, x, y)),
+        (certificate.local(weights, low, high, **options), a, b),
+        (certificate.local(weights, low, high, **options, inputs=group), a, np.where(fixed, a, b)),
     )
     for bound, left, right in attacks:
         verdict = certificate.verify(bound, weights, biases)
@@ -178,12 +205,12 @@ def attack_bounds(rng, weights, biases, activation, count):
     return len(attacks) * count
 
 
-def rounding(model, X):
-    """How far predictions can be from those of the same weights and inputs without rounding."""
-    of = stack(model)
-    scaled = 2.0**-51 * np.linalg.norm((np.abs(X) + np.abs(of.shift)) * of.scale, axis=1)
-    name = model.network_.activation.name
-    error = evaluated(*model.layers(), name, model.scaling_.inputs(X))[1]
-    most = certificate.frobenius(model.layers()[0], orientation="in-out").value
-    size = np.linalg.norm(model.predict(X).reshape(len(X), -1), axis=1)
-    return (error + most * scaled) * of.gain + 2.0**-51 * size
+def rounding(fitted, X):
+    """Bound how far outputs can be from those of the same weights and inputs without rounding."""
+    model, network = as_model(fitted), as_scaled_network(fitted)
+    scaled = 2.0**-51 * np.linalg.norm((np.abs(X) + np.abs(network.shift)) * network.scale, axis=1)
+    name, x = model.activation.name, model.scaling.inputs(X)
+    error = evaluated(model.matrices, model.biases, name, x)[1]
+    largest = certificate.frobenius(model.matrices, orientation="in-out").value
+    size = np.linalg.norm(model.outputs(X), axis=1)
+    return (error + largest * scaled) * network.gain + 2.0**-51 * size

@@ -1,10 +1,11 @@
-"""A small sweep, run as its own process by `test_sweep.py` so that it can be killed."""
+"""A small sweep that `test_sweep.py` runs as its own process, to kill it."""
 
 import sys
 from pathlib import Path
 
 from greatcircle.datasets import ground_effect
-from greatcircle.experiments.sweep import Job, Store, sweep
+from greatcircle.experiments.run import Job
+from greatcircle.experiments.sweep import Store, sweep
 
 JOBS = [
     Job("steepest", step, "paper", "paper", (width,), 4, seed)

@@ -1,4 +1,4 @@
-"""A few cases of each loop of `audit.py`; `make audit` runs them for ten minutes."""
+"""A few cases of each attack in `audit.py`; `make audit` runs them for ten minutes."""
 
 import pytest
 
@@ -16,6 +16,6 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", audit.LOOPS)
-def test_loop(name):
+def test_attack(name):
     for case in range(CASES[name]):
         assert audit.attempt(name, 1, case) > 0

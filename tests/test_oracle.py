@@ -1,7 +1,7 @@
 """Every algorithm against the slow oracle, step by step, in float64.
 
 At each of 20 iterations the oracle starts from the weights that the library has reached, so that
-one comparison never excuses the next.
+differences do not add up.
 """
 
 import numpy as np
@@ -13,11 +13,11 @@ from small import ACTIVATION_NAMES, LOSS_NAMES, small, thinned
 
 RULES = {
     "curvature": (steps.Curvature(), {}),
-    "compare": (steps.Curvature(compare=True), {}),
+    "compare": (steps.ComparedCurvature(), {}),
     "taylor": (steps.Taylor(3), {"order": 3}),
     "taylor around": (steps.Taylor(4, 2 * np.pi), {"order": 4, "max_angle": 2 * np.pi}),
     "majorant": (steps.Majorant(), {}),
-    "golden": (steps.Majorant("golden"), {}),
+    "golden": (steps.Majorant(steps.GoldenSection()), {}),
     "closed_form": (steps.ClosedForm(), {}),
 }
 ORACLE_NAMES = {"golden": "majorant", "taylor around": "taylor"}
@@ -28,12 +28,12 @@ SEARCHED = ("majorant", "golden")
 @pytest.mark.parametrize("depth", thinned((1, 2, 3, 4, 5, 6), 3))
 @pytest.mark.parametrize("rule", RULES)
 def test_twenty_iterations_agree(rule, depth):
-    turn = depth + list(RULES).index(rule)  # every activation and loss comes by
-    # Half a turn of an even number of odd layers changes nothing: there, rounding would decide.
+    case = depth + list(RULES).index(rule)  # covers every activation and loss
+    # Half a turn of an even number of odd layers gives the same network: rounding would decide.
     names = ("leaky_relu", "abs", "elu") if rule == "taylor around" else ACTIVATION_NAMES
-    activation = names[turn % len(names)]
-    loss = LOSS_NAMES[turn % len(LOSS_NAMES)]
-    s = small(SEED + turn, depth=depth, activation=activation, loss=loss)
+    activation = names[case % len(names)]
+    loss = LOSS_NAMES[case % len(LOSS_NAMES)]
+    s = small(SEED + case, depth=depth, activation=activation, loss=loss)
     visited = [s.weights]
     step, options = RULES[rule]
     result = descend(
@@ -57,12 +57,12 @@ def test_twenty_iterations_agree(rule, depth):
             iterations=1,
             **options,
         )
-        precise = 1e-6 if rule in SEARCHED else 1e-8
+        tolerance = 1e-6 if rule in SEARCHED else 1e-8
         assert record.halvings == expected["halvings"]
-        assert record.angle == pytest.approx(expected["angle"], rel=precise)
+        assert record.angle == pytest.approx(expected["angle"], rel=tolerance)
         assert record.slope == pytest.approx(expected["slope"], rel=1e-8)
         if expected["curvature"] is not None:
             assert record.curvature == pytest.approx(expected["curvature"], rel=1e-8, abs=1e-12)
         assert record.loss == pytest.approx(expected["loss_after"], rel=1e-8)
         for ours, theirs in zip(after, expected["weights"], strict=True):
-            np.testing.assert_allclose(ours, theirs, atol=precise * np.linalg.norm(theirs))
+            np.testing.assert_allclose(ours, theirs, atol=tolerance * np.linalg.norm(theirs))

@@ -1,7 +1,7 @@
-"""The contenders by name: who they are, whether they have a rate to tune, and what to import.
+"""The optimisers that are compared, by name: their functions and their learning rates to try.
 
-A family is imported when one of its contenders first runs, so that a package that is missing costs
-its own rows only.
+A module is imported when one of its optimisers first runs, so that a missing package affects only
+its own rows.
 """
 
 from collections.abc import Callable
@@ -14,21 +14,21 @@ from contenders.contest import Case, Watch
 
 RATES = tuple(float(f"{r:.2g}") for r in np.geomspace(1e-4, 3e-1, 12))
 SPHERE_RATES = tuple(float(f"{r:.2g}") for r in np.geomspace(1e-5, 3e-2, 12))
-"""Ten times lower: the best of a higher grid was its lowest."""
+"""Ten times lower than `RATES`, because on that grid the lowest rate was the best."""
 
 
 class Contender(NamedTuple):
-    """Where to find its function, and which rates are tried for it."""
+    """Where its function is, and which learning rates are tried."""
 
     module: str
     function: str
     rates: tuple[float, ...] = ()
     rate_free: bool = True
-    """Whether its users choose no learning rate, so that `auto` has to beat it by half."""
+    """Whether it has no learning rate to tune; `auto` then has to take at most half its time."""
 
     @property
     def compiles(self) -> bool:
-        """Whether it is JAX that computes, whose threads nobody chooses."""
+        """Whether it runs in JAX, which chooses its number of threads itself."""
         return self.module in ("ours", "optax_networks", "trust_regions")
 
     @property

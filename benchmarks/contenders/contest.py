@@ -1,9 +1,9 @@
-"""What every contender is given, and how each is timed: one clock, one test, one count for all.
+"""The training problem of a contender, and the stopwatch that times it and measures test errors.
 
-A contender is a function of a `Case` and a `Watch`. It trains as its users would, and calls
-`watch.look(passes, layers)` after each step. The watch stands still while the test error is
-measured, so that nobody pays for being watched, and raises `TimeUp` when the budget is spent. One
-thread measures: others would go on spinning for a while when it is done, beside the contender.
+A contender is a function of a `Case` and a `Watch`. It trains in the code that its users would
+write, and calls `watch.look(passes, layers)` after each step. The watch is stopped while the test
+error is computed, and raises `TimeUp` at the end of the time budget. One thread computes test
+errors, because further threads would keep spinning afterwards and slow the contender down.
 """
 
 import time
@@ -18,27 +18,27 @@ from threadpoolctl import ThreadpoolController
 from greatcircle.experiments.run import TRAIN_FRACTION
 
 Layers = list[tuple[np.ndarray, np.ndarray]]
-"""Matrix (fan_in, fan_out) and bias of each layer of a relu network, for standardised data."""
+"""Matrix (fan_in, fan_out) and bias of each layer of a ReLU network, for standardised data."""
 
 GRADIENT, PRODUCT = 3.0, 6.0
-"""A gradient and a product with the Hessian, in forward passes over the same rows."""
+"""Cost of a gradient and of a product with the Hessian, in forward passes over the same rows."""
 
 BETWEEN_LOOKS = 1.05
-"""The test error is looked at when the time has grown by this factor."""
+"""The test error is computed each time the elapsed time has grown by this factor."""
 
 TEST_ROWS = 50_000
-"""More test rows would change the error's third digit and cost minutes."""
+"""Largest number of test rows; more would change only the error's third digit, and take minutes."""
 
 
 class TimeUp(Exception):
-    """The budget is spent, or the weights are no numbers any more."""
+    """The time budget is used up, or the weights are not finite."""
 
 
 @dataclass(frozen=True)
 class Case:
     """A training problem: standardised rows, the network's hidden layers, a seed and a rate.
 
-    All targets are divided by one number, `unit`: a test error times it is in their own units.
+    All targets are divided by one number, `unit`; test errors are multiplied by it.
     """
 
     X: np.ndarray
@@ -62,7 +62,7 @@ class Case:
 def split(
     X: np.ndarray, y: np.ndarray, hidden: tuple[int, ...], seed: int, rate: float | None = None
 ) -> Case:
-    """80/20 as in beyond.py; means and deviations are those of the training rows."""
+    """Split 80/20 as in beyond.py, and standardise by the training rows."""
     order = np.random.default_rng(seed).spawn(2)[0].permutation(len(X))
     first = int(TRAIN_FRACTION * len(X))
     learn, test = order[:first], order[first:][:TEST_ROWS]
@@ -75,7 +75,7 @@ def split(
 
 @dataclass
 class Watch:
-    """A stopwatch that stands still while the test error is measured."""
+    """A stopwatch that is stopped while the test error is computed."""
 
     case: Case
     budget: float
@@ -83,16 +83,16 @@ class Watch:
     passes: list[float] = field(default_factory=list)
     rms: list[float] = field(default_factory=list)
     layers: Layers = field(default_factory=list)
-    """The last ones looked at."""
+    """Layers at the last test error."""
     _started: float = field(default_factory=time.perf_counter)
     _next: float = 0.0
 
     def start(self) -> None:
-        """From here on it counts: for a contender that has data to convert first."""
+        """Restart the clock, for a contender that has to convert the data first."""
         self._started = time.perf_counter()
 
     def look(self, passes: float, layers: Callable[[], Layers], *, last: bool = False) -> None:
-        """After a step: where enough time has passed, the test error. May raise `TimeUp`."""
+        """Record the test error if enough time has passed since the last; may raise `TimeUp`."""
         now = time.perf_counter() - self._started
         over = now >= self.budget
         if now < self._next and not over and not last:
@@ -112,7 +112,7 @@ class Watch:
 
 
 def blas_threads(count: int) -> Any:
-    """So many for NumPy's linear algebra, as long as the context lasts."""
+    """Return a context in which NumPy's linear algebra uses this number of threads."""
     return _libraries().limit(limits=count, user_api="blas")
 
 
@@ -122,12 +122,12 @@ def _libraries() -> ThreadpoolController:
 
 
 def test_rms(layers: Layers, X: np.ndarray, y: np.ndarray) -> float:
-    """Root of the mean of ‖error‖², the measure of the paper."""
+    """Return the root of the mean of ‖error‖², as in the paper."""
     h = X
-    with np.errstate(all="ignore"):  # a network that has diverged is no error of this function
+    with np.errstate(all="ignore"):  # the network may have diverged
         for i, (w, b) in enumerate(layers):
             h = (np.maximum(h, 0) if i else h) @ w.astype(np.float32) + b.astype(np.float32)
         return float(np.sqrt(np.mean(np.sum((h - y) ** 2, axis=1))))
 
 
-test_rms.__test__ = False  # no test of pytest's, whatever its name
+test_rms.__test__ = False  # pytest would collect it because of its name

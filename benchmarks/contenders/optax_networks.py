@@ -30,7 +30,7 @@ def step(layers, state, X, y):
 
 
 def lbfgs(case: Case, watch: Watch) -> None:
-    """From He's initial weights, the usual ones of a relu network in JAX."""
+    """Train from He's initial weights, as is usual for a ReLU network in JAX."""
     X, y = jnp.asarray(case.X, jnp.float32), jnp.asarray(case.y, jnp.float32)
     rng = np.random.default_rng(case.seed)
     layers = [
@@ -38,7 +38,7 @@ def lbfgs(case: Case, watch: Watch) -> None:
         for m, n in pairwise(case.sizes)
     ]
     state, done = OPTIMISER.init(layers), 0.0
-    # The first state has other types than all later ones: two programs to compile.
+    # The first state has other types than all later ones, so two programs are compiled.
     jax.block_until_ready(step(*step(layers, state, X, y), X, y))
 
     def now() -> Layers:
@@ -47,6 +47,6 @@ def lbfgs(case: Case, watch: Watch) -> None:
     watch.start()
     while True:
         layers, state = jax.block_until_ready(step(layers, state, X, y))
-        # Each trial of the search is a loss and a gradient; the last one is used by the next step.
+        # Each trial computes a loss and a gradient; the next step reuses the last ones.
         done += GRADIENT * int(optax.tree.get(state, "info").num_linesearch_steps)
         watch.look(done, now)

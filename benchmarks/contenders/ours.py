@@ -1,7 +1,9 @@
-"""`LipschitzRegressor`, as its users write it."""
+"""`LipschitzRegressor`, in the code that its users would write."""
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -9,11 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from contenders.contest import GRADIENT, Case, Layers, Watch
 from greatcircle import LipschitzRegressor
 from greatcircle.data.scaling import Scaling
+from greatcircle.network.network import Network
 from greatcircle.optimise.record import Record
+from greatcircle.training import monitor
 
 
 def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:
-    """The layers of the same network for the data as they were before `scaling`.
+    """Return the layers of the same network for unscaled data.
 
     The last row of each matrix is its bias.
     """
@@ -26,35 +30,45 @@ def unscaled(weights: Sequence[np.ndarray], scaling: Scaling) -> Layers:
 
 
 def passes(record: Record) -> float:
-    """Of one iteration, in forward passes, by the costs that docs/directions.md derives."""
+    """Return the cost of an iteration in forward passes, as derived in docs/directions.md."""
     direction = 4 * record.products
     gradient = record.forward + (GRADIENT - 1) * record.backward
     return gradient + GRADIENT * record.second + direction
 
 
-class Watched(LipschitzRegressor):
-    """The same estimator. Its bound of each iteration is where the weights can be seen."""
+class Measurement:
+    """Measures the weights of a fit after each iteration.
 
-    watch: Watch
-    passes = 0.0
+    Callbacks of an estimator do not receive weights; the function that computes the spectral bound
+    of each record does.
+    """
 
-    def _bound(self, weights: Sequence[np.ndarray]) -> float:
-        self.newest = weights
-        return super()._bound(weights)
+    def __init__(self, watch: Watch) -> None:
+        self.watch, self.passes = watch, 0.0
+        self.spectral_bound_of = monitor.spectral_bound
 
-    def after_iteration(self, record: Record) -> None:
+    def spectral_bound(self, network: Network, scaling: Scaling, weights: Any) -> float:
+        self.weights, self.scaling = weights, scaling
+        return self.spectral_bound_of(network, scaling, weights)
+
+    def callback(self, record: Record) -> None:
         self.passes += passes(record)
-        self.watch.look(self.passes, lambda: unscaled(self.newest, self.scaling_))
+        self.watch.look(self.passes, lambda: unscaled(self.weights, self.scaling))
 
 
 def fit(case: Case, watch: Watch, **settings: float) -> None:
-    model = Watched(case.hidden, random_state=case.seed, **settings)
-    model.watch, model.callbacks = watch, [model.after_iteration]
+    measured = Measurement(watch)
+    model = LipschitzRegressor(
+        case.hidden, random_state=case.seed, callbacks=[measured.callback], **settings
+    )
     watch.start()
-    with warnings.catch_warnings():
+    with (
+        warnings.catch_warnings(),
+        patch.object(monitor, "spectral_bound", measured.spectral_bound),
+    ):
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(case.X, case.y)
-    watch.look(model.passes, lambda: unscaled(model.weights_, model.scaling_), last=True)
+        fitted = model.fit(case.X, case.y).model_
+    watch.look(measured.passes, lambda: unscaled(fitted.weights, fitted.scaling), last=True)
 
 
 def auto(case: Case, watch: Watch) -> None:
@@ -63,5 +77,5 @@ def auto(case: Case, watch: Watch) -> None:
 
 
 def auto_without_tol(case: Case, watch: Watch) -> None:
-    """The same, not stopped where little is gained: as long as the budget lasts."""
+    """Fit without a stopping rule until the time budget is used up."""
     fit(case, watch, tol=0.0, max_iter=1_000_000)

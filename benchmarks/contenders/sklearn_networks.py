@@ -1,4 +1,4 @@
-"""scikit-learn's `MLPRegressor`: the same fit, seen at the end of each epoch or evaluation."""
+"""scikit-learn's `MLPRegressor`, observed at the end of each epoch or evaluation."""
 
 import warnings
 from typing import Any
@@ -17,12 +17,12 @@ class Watched(MLPRegressor):
     passes = 0.0
 
     def _update_no_improvement_count(self, *args: Any, **kwargs: Any) -> None:
-        """At the end of each epoch of adam."""
+        """Measure at the end of each epoch of Adam."""
         super()._update_no_improvement_count(*args, **kwargs)
         self.look()
 
     def _loss_grad_lbfgs(self, *args: Any, **kwargs: Any) -> Any:
-        """At each evaluation of lbfgs, those of its line search included."""
+        """Measure at each evaluation of lbfgs, those of its line search included."""
         result = super()._loss_grad_lbfgs(*args, **kwargs)
         self.look()
         return result
@@ -37,7 +37,7 @@ class Watched(MLPRegressor):
 
 
 def fit(case: Case, watch: Watch, **settings: Any) -> None:
-    """Until the budget is spent, or lbfgs finds nothing more to gain."""
+    """Train until the time budget is used up, or lbfgs stops."""
     model = Watched(
         hidden_layer_sizes=case.hidden,
         max_iter=AS_LONG_AS_IT_TAKES,
@@ -46,7 +46,7 @@ def fit(case: Case, watch: Watch, **settings: Any) -> None:
     )
     model.watch = watch
     y = case.y.ravel() if case.y.shape[1] == 1 else case.y
-    X, y = (np.ascontiguousarray(a, np.float32) for a in (case.X, y))  # the faster of its two
+    X, y = (np.ascontiguousarray(a, np.float32) for a in (case.X, y))  # the faster of its two types
     watch.start()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,7 +1,7 @@
-"""Rivals on the same spheres, for the same scaled problem as ours.
+"""Other optimisers on the same spheres, for the same scaled problem as ours.
 
 Scaling, radii and initial weights are those of `auto`. Each layer is its radius times a point of a
-unit sphere, which is what the rival moves.
+unit sphere, which the optimiser moves.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,17 @@ from contenders.contest import GRADIENT, Case, Layers, Watch
 from contenders.ours import unscaled
 from contenders.torch_networks import BATCH, batches, squared_error
 from greatcircle.data.scaling import Scaling
-from greatcircle.training.methods import METHODS, STARTS, begin
+from greatcircle.training.initialisation import initial_network
+from greatcircle.training.methods import INITIALISATIONS, METHODS
 
 
 class Scaled(NamedTuple):
-    """The problem as `auto` makes it."""
+    """Return the problem that `auto` solves."""
 
     X: np.ndarray
     y: np.ndarray
     points: list[np.ndarray]
-    """Of unit norm."""
+    """Initial matrices of unit norm."""
     radii: list[float]
     scaling: Scaling
 
@@ -35,8 +36,10 @@ class Scaled(NamedTuple):
 
 def scaled(case: Case) -> Scaled:
     method, rng = METHODS["auto"], np.random.default_rng(case.seed)
-    start = STARTS[method.start]
-    _, weights, scaling = begin(start, case.sizes, case.X, case.y, rng, scaling=method.scaling)
+    start = INITIALISATIONS[method.initialisation]
+    _, weights, scaling = initial_network(
+        start, case.sizes, case.X, case.y, rng, scaling=method.scaling
+    )
     radii = [float(np.linalg.norm(w)) for w in weights]
     points = [w / r for w, r in zip(weights, radii, strict=True)]
     X, y = scaling.inputs(case.X), scaling.targets(case.y)
@@ -76,7 +79,7 @@ def on_batches(
 
 
 def on_geoopt(problem: Scaled, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-    """geoopt's spheres are of vectors, so that each matrix is a long one."""
+    """Flatten each matrix, because geoopt's spheres consist of vectors."""
     import geoopt
 
     sphere = geoopt.Sphere()
@@ -92,7 +95,7 @@ def riemannian_adam(case: Case, watch: Watch) -> None:
 
 
 def hyperspherical(case: Case, watch: Watch) -> None:
-    """Down the tangent part of the gradient, and back to the sphere by division by the norm."""
+    """Step along the tangent part of the gradient, then divide by the norm."""
     rate = 1e-1 if case.rate is None else case.rate
 
     def points_of(problem: Scaled) -> list[Tensor]:
@@ -114,7 +117,7 @@ def hyperspherical(case: Case, watch: Watch) -> None:
 def line_search_cg(case: Case, watch: Watch) -> None:
     """geoopt's conjugate gradients on all rows, with a strong Wolfe search.
 
-    In float64: in float32 the search soon finds no step, and takes its fallback instead.
+    In float64, because in float32 the search soon finds no step and uses its fallback.
     """
     from geoopt.optim import RiemannianLineSearch
 

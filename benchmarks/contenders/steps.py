@@ -1,10 +1,9 @@
-"""One iteration of ours beside one full-batch step of torch's Adam, taken in turns."""
+"""Compare an iteration of ours with a full-batch step of torch's Adam, timed alternately."""
 
 import statistics
 import time
-from functools import partial
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from contenders.contest import Case
@@ -12,22 +11,23 @@ from contenders.torch_networks import adam_of, network, squared_error, tensors
 from greatcircle import directions, steps
 from greatcircle._runtime.threads import one_thread
 from greatcircle.objective.problem import Problem
-from greatcircle.optimise import loop as descent
-from greatcircle.training.methods import METHODS, STARTS, begin
+from greatcircle.training.initialisation import initial_network
+from greatcircle.training.methods import INITIALISATIONS, METHODS
+from iteration_programs import program_of
 
 KINDS = {"Method 1": ("ad", directions.Steepest()), "auto": ("auto", None)}
 WARM_UP = 3
 
 
 def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
-    """Median of the ratio of an iteration to the step that was taken just before it.
+    """Return the median time of an iteration relative to the step timed just before it.
 
-    As many as there is time for, and at least a few.
+    Repeats until the time is up, but at least a few times.
     """
     name, direction = KINDS[kind]
     method = METHODS[name]
-    net, weights, scaling = begin(
-        STARTS[method.start],
+    net, weights, scaling = initial_network(
+        INITIALISATIONS[method.initialisation],
         case.sizes,
         case.X,
         case.y,
@@ -35,18 +35,9 @@ def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
         scaling=method.scaling,
     )
     problem = Problem(net, scaling.inputs(case.X), scaling.targets(case.y))
-    weights, sizes, _ = descent._checked_start(problem, weights)
     direction = direction or directions.automatic(problem)
-    visit = partial(
-        descent.visit_point,
-        problem,
-        jnp.asarray(sizes),
-        direction=direction,
-        step=steps.Curvature(),
-    )
-    point = descent.nowhere(weights, direction)
-    _, first = visit(point, point.angle)
-    point = first
+    program, point = program_of(problem, weights, direction, steps.Curvature(), length=1)
+    point = first = program(point, 0).point
 
     model, (X, y) = network(case), tensors(case)
     optimiser = adam_of(model, 1e-3)
@@ -59,14 +50,14 @@ def ratio(case: Case, kind: str, seconds: float) -> dict[str, float]:
         optimiser.step()
         between = time.perf_counter()
         with one_thread():  # as in `descend`
-            moved, _, halvings = descent._search(visit, point)
+            result = jax.block_until_ready(program(point, 1))
         ended = time.perf_counter()
-        point = moved
-        if moved is None:  # at a minimum: once more from the start
+        point = result.point
+        if result.count == 0:  # at a minimum: restart
             point = first
-        elif halvings == 0:
+        elif result.measured.halvings[0] == 0:
             pairs.append((between - started, ended - between))
-    pairs = pairs[WARM_UP:]  # the first ones still warm up
+    pairs = pairs[WARM_UP:]  # the first ones are warm-up
     return {
         "ratio": statistics.median(ours / theirs for theirs, ours in pairs),
         "iteration_ms": 1e3 * statistics.median(ours for _, ours in pairs),

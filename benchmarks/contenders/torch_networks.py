@@ -1,6 +1,6 @@
 """torch: Adam on all rows and on batches, L-BFGS, and the optimisers that need no learning rate.
 
-All train the same module with torch's own initial weights; batches are drawn from tensors in
+All train the same module from torch's default initial weights. Batches are drawn from tensors in
 memory, which is several times faster than a `DataLoader` for data of this size.
 """
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from contenders.contest import GRADIENT, Case, Layers, Watch
 
 BATCH = 256
-"""A power of two near scikit-learn's 200."""
+"""The power of two nearest to scikit-learn's 200."""
 
 
 def network(case: Case) -> nn.Sequential:
@@ -34,7 +34,7 @@ def tensors(case: Case) -> tuple[Tensor, Tensor]:
 
 
 def batches(X: Tensor, y: Tensor, size: int | None, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Without end; a new order in each epoch. `None` is all rows."""
+    """Yield batches without end, in a new order in each epoch; `None` stands for all rows."""
     if size is None or size >= len(X):
         while True:
             yield X, y
@@ -55,7 +55,7 @@ def first_order(
     batch: int | None = BATCH,
     averaged: Callable[[nn.Module], object] | None = None,
 ) -> None:
-    """The usual loop. Where an optimiser has weights to be tested with, those are looked at."""
+    """Run the usual training loop; test the evaluation weights of an optimiser that has some."""
     model, (X, y) = network(case), tensors(case)
     optimiser, done = optimiser_of(model), 0.0
     average = averaged(model) if averaged else None
@@ -93,12 +93,12 @@ def adam_batches(case: Case, watch: Watch) -> None:
 
 
 def adam_of(model: nn.Module, rate: float | None) -> torch.optim.Adam:
-    """The fused one: the fastest that torch has."""
+    """Train with fused Adam, the fastest in torch."""
     return torch.optim.Adam(model.parameters(), lr=1e-3 if rate is None else rate, fused=True)
 
 
 def lbfgs(case: Case, watch: Watch) -> None:
-    """Strong Wolfe; seen at each evaluation, those of the line search included."""
+    """Train with strong Wolfe search, measured at each evaluation."""
     model, (X, y) = network(case), tensors(case)
     optimiser = torch.optim.LBFGS(model.parameters(), line_search_fn="strong_wolfe")
     done = 0
@@ -117,12 +117,12 @@ def lbfgs(case: Case, watch: Watch) -> None:
     while gains:
         before = done
         optimiser.step(closure)
-        gains = done > before + 1  # a call with one evaluation has found nothing to gain
+        gains = done > before + 1  # a call with one evaluation has found no step
     watch.look(GRADIENT * done, lambda: layers_of(model), last=True)
 
 
 def prodigy(case: Case, watch: Watch) -> None:
-    """With two options of its authors', which did better than none in trial runs."""
+    """Train with two options that its authors suggest; trial runs without them were worse."""
     from prodigyopt import Prodigy
 
     options = {"use_bias_correction": True, "safeguard_warmup": True}
@@ -130,7 +130,7 @@ def prodigy(case: Case, watch: Watch) -> None:
 
 
 def d_adaptation(case: Case, watch: Watch) -> None:
-    """With two options of its authors'; with none it diverged in trial runs."""
+    """Train with two options that its authors suggest; trial runs without them diverged."""
     from dadaptation import DAdaptAdam
 
     options = {"use_bias_correction": True, "growth_rate": 1.02}
@@ -138,14 +138,14 @@ def d_adaptation(case: Case, watch: Watch) -> None:
 
 
 def schedule_free(case: Case, watch: Watch) -> None:
-    """Free of a schedule, not of a rate: at the rate that its authors set."""
+    """Train without a schedule, at the default learning rate."""
     from schedulefree import AdamWScheduleFree
 
     first_order(case, watch, lambda m: AdamWScheduleFree(m.parameters()))
 
 
 def dog(case: Case, watch: Watch) -> None:
-    """With the averaging that its authors call crucial."""
+    """Train with the averaging that its authors call crucial."""
     from dog import DoG, PolynomialDecayAverager
 
     first_order(case, watch, lambda m: DoG(m.parameters()), averaged=PolynomialDecayAverager)

@@ -1,6 +1,6 @@
 """pymanopt's trust regions on the same spheres, with derivatives by JAX.
 
-Cost, gradient and Hessian products are compiled, which pymanopt's own JAX backend does not do.
+Cost, gradient and Hessian products are compiled, unlike in pymanopt's own JAX backend.
 """
 
 import jax
@@ -13,7 +13,7 @@ from pymanopt.optimizers import TrustRegions
 from contenders.contest import GRADIENT, PRODUCT, Case, Watch
 from contenders.spheres import scaled
 
-jax.config.update("jax_enable_x64", False)  # pymanopt turns it on for everyone as it is imported
+jax.config.update("jax_enable_x64", False)  # importing pymanopt enables it for the whole process
 
 
 def cost(points, radii, X, y):
@@ -58,7 +58,7 @@ def trust_regions(case: Case, watch: Watch) -> None:
     @pymanopt.function.numpy(manifold)
     def gradient(*points):
         nonlocal newest
-        newest = double(points)  # it is asked for at accepted points only
+        newest = double(points)  # called at accepted points only
         return double(counted(GRADIENT, GRADIENT_OF(single(points), *data)))
 
     @pymanopt.function.numpy(manifold)

@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from greatcircle import certificate
     from greatcircle.certificate import control
     from greatcircle.data.scaling import Scaling
-    from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
+    from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor, load
     from greatcircle.geometry import sphere
     from greatcircle.network import activations
     from greatcircle.network.network import Network
     from greatcircle.objective import losses
     from greatcircle.objective.problem import Problem
-    from greatcircle.objective.sharding import spread
+    from greatcircle.objective.sharding import shard
     from greatcircle.optimise import callbacks, directions, steps, stopping
-    from greatcircle.optimise.loop import Result, descend
-    from greatcircle.storage import load
+    from greatcircle.optimise.checkpoint import Checkpoint
+    from greatcircle.optimise.descent import Result, descend
 
 __all__ = [
+    "Checkpoint",
     "LipschitzClassifier",
     "LipschitzRegressor",
     "Network",
@@ -39,8 +40,8 @@ __all__ = [
     "directions",
     "load",
     "losses",
+    "shard",
     "sphere",
-    "spread",
     "steps",
     "stopping",
 ]
@@ -59,15 +60,16 @@ _PACKAGES = {
 """Public modules and the package each belongs to."""
 
 _MODULES = {
+    "Checkpoint": "optimise.checkpoint",
     "LipschitzClassifier": "estimators",
     "LipschitzRegressor": "estimators",
     "Network": "network.network",
     "Problem": "objective.problem",
-    "Result": "optimise.loop",
+    "Result": "optimise.descent",
     "Scaling": "data.scaling",
-    "descend": "optimise.loop",
-    "load": "storage",
-    "spread": "objective.sharding",
+    "descend": "optimise.descent",
+    "load": "estimators",
+    "shard": "objective.sharding",
 }
 """Public classes and functions and the module each is defined in."""
 

@@ -1,4 +1,4 @@
-"""`frames` and `budget`: networks that have a bound by construction, and descents among them."""
+"""Training within a Lipschitz budget: the bound holds, and the budget is used."""
 
 from itertools import pairwise
 
@@ -8,237 +8,268 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from greatcircle import (
-    LipschitzClassifier,
-    LipschitzRegressor,
-    Network,
-    Problem,
-    certificate,
-    sphere,
+from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, descend, sphere
+from greatcircle.bounded import sandwich
+from greatcircle.bounded.budget import (
+    BATCH,
+    MAX_ROUNDS,
+    STEPS,
+    certified_bound,
+    fit_within,
+    multipliers,
+    shrink_to,
 )
-from greatcircle._runtime.precision import precision
-from greatcircle.bounded import budget
-from greatcircle.bounded import sandwich as frames
-from greatcircle.bounded.budget import best_multipliers, certified, descend_within, shrunk
 from greatcircle.network.activations import declare
+from greatcircle.optimise import stopping
+from greatcircle.optimise.directions import RootMeanSquare
+from greatcircle.optimise.iterations import sampled_iterations, unevaluated
+from greatcircle.optimise.schedules import RandomBatches
+from greatcircle.optimise.steps import CosineSchedule
+from sandwich_problems import (
+    ACTIVATIONS,
+    RNG,
+    SCALE,
+    X,
+    Y,
+    network_weights,
+    problem_of,
+    random_layers,
+    sandwich_objective,
+)
 from small import ACTIVATION_NAMES, thinned
 
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((300, 3))
-Y = np.stack([np.sin(2 * X[:, 0]) + X[:, 1], np.abs(X[:, 2])], axis=1)
-SCALE = np.array([1.0, 0.5, 2.0])
-ACTIVATIONS = ["relu", "tanh", "abs"]
+BOUND, LENGTH, FIRST, ROUNDS = 0.8, 1.5, 0.01, 3
 
 
-def problem_of(activation="relu", bias=True, hidden=(6, 5), **options):
-    network = Network((3, *hidden, 2), activation, bias=bias)
-    return Problem(network, X * SCALE, Y, dtype="float64", **options)
+class PlainLoop:
+    """Rounds of steps on random batches, in NumPy except for the gradients."""
+
+    def __init__(self, problem, layers, weight):
+        self.points = [np.array(layer) for layer in layers]
+        self.mean, self.square = ([np.zeros_like(p) for p in self.points] for _ in range(2))
+        self.step = 0
+        self.angle = 0.0
+        numbers = [jnp.asarray(v, np.float64) for v in (SCALE, BOUND, LENGTH)]
+        inputs, targets, share = map(jnp.asarray, (X * SCALE, Y, weight / np.sum(weight)))
+
+        def loss(layers, rows):
+            weights = sandwich.network_weights(problem.network, layers, *numbers)
+            errors = problem.network.apply(weights, inputs[rows]) - targets[rows]
+            return jnp.mean(300 * share[rows] * jnp.sum(errors**2, axis=1) / 2) / problem.unit
+
+        self.gradient = jax.jit(jax.grad(loss))
+
+    def round(self):
+        """Take the steps of one round."""
+        for _ in range(STEPS):
+            key = jax.random.fold_in(jax.random.key(0), self.step)
+            rows = jax.random.randint(key, (BATCH,), 0, 300)
+            length = FIRST * 0.5 * (1 + np.cos(np.pi * self.step / (ROUNDS * STEPS)))
+            angles = [
+                self.turn(i, np.asarray(g), length)
+                for i, g in enumerate(self.gradient(tuple(self.points), rows))
+            ]
+            self.angle = max(angles)
+            self.step += 1
+
+    def turn(self, i, g, length):
+        """Turn one layer along its scaled mean gradient; return the angle."""
+        p, radius, count = self.points[i], np.linalg.norm(self.points[i]), self.step + 1
+        self.mean[i] = 0.9 * self.mean[i] + 0.1 * g
+        self.square[i] = 0.999 * self.square[i] + 0.001 * g**2
+        m, s = self.mean[i] / (1 - 0.9**count), self.square[i] / (1 - 0.999**count)
+        way = -length * m / (np.sqrt(s) + 1e-3 * np.sqrt(np.mean(s)))
+        way -= np.sum(way * p) / radius**2 * p
+        angle = np.linalg.norm(way) / radius
+        self.points[i] = np.cos(angle) * p + np.sin(angle) * radius * way / np.linalg.norm(way)
+        return angle
+
+    def condition(self, network):
+        """Replace every factor by its orthonormal one."""
+        for i, (fan_in, out) in enumerate(pairwise(network.sizes)):
+            G = self.points[i][: fan_in + out]
+            Q, R = np.linalg.qr(G)
+            rest = self.points[i][fan_in + out :] * np.sqrt(out) / np.linalg.norm(G)
+            self.points[i] = np.vstack([Q * np.sign(np.diag(R)), rest])
 
 
-def any_frames(network, seed=0):
-    """Not orthonormal, and of any length."""
-    rng = np.random.default_rng(seed)
-    return tuple(
-        rng.standard_normal((fan_in + out + network.bias + (i < network.depth - 1), out))
-        for i, (fan_in, out) in enumerate(pairwise(network.sizes))
-    )
+def plain_problem():
+    """Return a problem with weighted rows, sandwich layers for it, and their plain loop."""
+    weight = RNG.uniform(0.5, 2, 300)
+    problem = problem_of("tanh", sample_weight=weight)
+    layers = random_layers(problem.network)
+    return problem, layers, PlainLoop(problem, layers, weight)
 
 
-def made(network, layers, bound, length=1.0):
-    with precision(np.float64):
-        arrays = [jnp.asarray(v, np.float64) for v in (SCALE, bound, length)]
-        made = frames.matrices(network, tuple(map(jnp.asarray, layers)), *arrays)
-        return jax.device_get(made)
+def assert_same_network(network, found, expected):
+    pairs = (network_weights(network, layers, BOUND, LENGTH) for layers in (found, expected))
+    for a, b in zip(*pairs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("hidden", [(), (6,), (6, 5, 4)])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_frames_have_the_bound_wherever_they_are(activation, bias, hidden):
-    network = problem_of(activation, bias, hidden).network
-    for seed in range(5):
-        weights = made(network, any_frames(network, seed), 1.7)
-        network.check_weights(weights)
-        assert certified(network, weights, SCALE) <= 1.7 * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_the_multipliers_that_prove_it_are_those_of_the_frames(activation):
-    network = problem_of(activation).network
-    layers = any_frames(network)
-    weights = made(network, layers, 1.7)
-    multipliers = []
-    for frame, (fan_in, out) in zip(layers[:-1], pairwise(network.sizes[:-1]), strict=True):
-        psi = np.exp(frame[-1] * np.sqrt(out) / np.linalg.norm(frame[: fan_in + out]))
-        multipliers.append((1 if activation == "abs" else 2) * psi**2 / 1.7)
-    linear = [w[:-1] for w in weights]
-    linear[0] = linear[0] * SCALE[:, None]
-    least = -1.0 if activation == "abs" else 0.0
-    proof = certificate.Certificate(
-        value=1.7 * (1 + 1e-9),
-        method="frames",
-        multipliers=tuple(multipliers),
-        slopes=tuple(np.tile([least, 1.0], (len(m), 1)) for m in multipliers),
-        scale=np.ones(3),
-        gain=1.0,
-        digest=certificate.proof.digest(linear),
-    )
-    assert certificate.verify(proof, linear)
-
-
-def test_neither_length_nor_lean_of_a_frame_matters():
-    network = problem_of("tanh").network
-    layers = any_frames(network)
-    weights = made(network, layers, 0.9)
-    longer = made(network, [3 * frame for frame in layers], 0.9)
-    with precision(np.float64):
-        upright = [
-            np.asarray(frames.orthonormal(jnp.asarray(frame), fan_in + out))
-            for frame, (fan_in, out) in zip(layers, pairwise(network.sizes), strict=True)
-        ]
-    for frame, (fan_in, out) in zip(upright, pairwise(network.sizes), strict=True):
-        G = frame[: fan_in + out]
-        np.testing.assert_allclose(G.T @ G, np.eye(out), atol=1e-12)
-    for same in (longer, made(network, upright, 0.9)):
-        for a, b in zip(weights, same, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
-
-
-def test_the_derivative_of_the_factor_is_that_of_its_definition():
-    with precision(np.float64):
-        G, pull = (jnp.asarray(RNG.standard_normal((9, 4))) for _ in range(2))
-
-        def plain(G):
-            lower = jnp.linalg.cholesky(G.T @ G)
-            return jax.scipy.linalg.solve_triangular(lower, G.T, lower=True).T
-
-        np.testing.assert_allclose(frames.factor(G), plain(G), rtol=1e-12)
-        got, expected = (jax.vjp(f, G)[1](pull)[0] for f in (frames.factor, plain))
-        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_a_network_of_frames_has_frames(activation, bias):
-    network = problem_of(activation, bias).network
-    weights = made(network, any_frames(network), 1.7, 2.0)
-    multipliers, value = best_multipliers(network, weights, SCALE)
-    bound = 1.2 * value
-    found = frames.frames_of(network, weights, multipliers, SCALE, bound, 2.0)
-    again = made(network, found, bound, 2.0)
-    expected = network.predict(weights, X * SCALE)
-    error = network.predict(again, X * SCALE) - expected
-    # Multipliers that prove the least bound leave A flat somewhere, hence not all digits.
-    assert np.linalg.norm(error) <= 0.02 * np.linalg.norm(expected)
-
-
-def test_a_unit_that_is_off_does_no_harm():
-    network = problem_of().network
-    weights = [w.copy() for w in made(network, any_frames(network), 1.0)]
-    weights[0][:, 0] = weights[1][0] = 0
-    multipliers, value = best_multipliers(network, weights, SCALE)
-    found = frames.frames_of(network, weights, multipliers, SCALE, 2 * value, 1.0)
-    assert all(np.all(np.isfinite(frame)) for frame in found)
-
-
+@pytest.mark.usefixtures("x64")
 def test_a_round_is_that_of_a_plain_loop():
-    problem = problem_of("tanh", sample_weight=RNG.uniform(0.5, 2, 300))
-    network = problem.network
-    layers = any_frames(network)
-    with precision(np.float64):
-        arrays = (jnp.asarray(v, np.float64) for v in (SCALE, 0.8, 1.5, 0.01, 3.0))
-        within = budget.Within(problem, *arrays)
-        state, weights, _ = budget.turned(within, budget.start_of(tuple(map(jnp.asarray, layers))))
-        assert int(state.turn) == budget.TURNS
-        slope = jax.jit(jax.grad(lambda layers, rows: within.loss(sphere.pack(layers), rows)))
-        points = [np.array(frame) for frame in layers]
-        mean, square = ([np.zeros_like(p) for p in points] for _ in range(2))
-        for turn in range(budget.TURNS):
-            key = jax.random.fold_in(jax.random.key(0), turn)
-            rows = jax.random.randint(key, (256,), 0, 300)
-            size = 0.01 * 0.5 * (1 + np.cos(np.pi * turn / (3 * budget.TURNS)))
-            for i, g in enumerate(slope(tuple(points), rows)):
-                g, p, radius = np.asarray(g), points[i], np.linalg.norm(points[i])
-                mean[i] = 0.9 * mean[i] + 0.1 * g
-                square[i] = 0.999 * square[i] + 0.001 * g**2
-                m, s = mean[i] / (1 - 0.9 ** (turn + 1)), square[i] / (1 - 0.999 ** (turn + 1))
-                way = -size * m / (np.sqrt(s) + 1e-3 * np.sqrt(np.mean(s)))
-                way -= np.sum(way * p) / radius**2 * p
-                angle = np.linalg.norm(way) / radius
-                points[i] = np.cos(angle) * p + np.sin(angle) * radius * way / np.linalg.norm(way)
-        for a, b in zip(weights, within.matrices(tuple(map(jnp.asarray, points))), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+    problem, layers, plain = plain_problem()
+    rows = RandomBatches(sandwich_objective(problem, BOUND, LENGTH), BATCH, STEPS)
+    packed = sphere.pack(tuple(map(jnp.asarray, layers)))
+    point, angle = sampled_iterations(
+        rows,
+        sphere.norm(packed),
+        unevaluated(packed, RootMeanSquare()),
+        direction=RootMeanSquare(),
+        step=CosineSchedule(jnp.asarray(FIRST), jnp.asarray(float(ROUNDS * STEPS))),
+        length=STEPS,
+    )
+    plain.round()
+    assert int(point.iteration) == STEPS
+    found = sphere.unpack(point.weights)
+    for a, b in zip(found, plain.points, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+    assert_same_network(problem.network, found, plain.points)
+    assert float(angle) == pytest.approx(plain.angle, rel=1e-7)
+    weights = network_weights(problem.network, plain.points, BOUND, LENGTH)
+    loss = float(point.loss) * float(problem.unit)
+    assert loss == pytest.approx(float(problem.loss(weights)), rel=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_loop_takes_the_rounds_of_a_plain_loop():
+    """Between rounds, the factors are made orthonormal and the averages are kept."""
+    problem, layers, plain = plain_problem()
+    objective = sandwich_objective(problem, BOUND, LENGTH)
+    result = descend(
+        objective,
+        layers,
+        direction=RootMeanSquare(),
+        step=CosineSchedule(FIRST, ROUNDS * STEPS),
+        stop=stopping.MaxIter(2),
+        rows=RandomBatches(objective, BATCH, STEPS),
+    )
+    for record in result.records:
+        plain.condition(problem.network)
+        plain.round()
+        assert record.angle == pytest.approx(plain.angle, rel=1e-6)
+        weights = network_weights(problem.network, plain.points, BOUND, LENGTH)
+        assert record.loss == pytest.approx(float(problem.loss(weights)), rel=1e-6)
+    assert len(result.records) == 2
+    assert_same_network(problem.network, result.weights, plain.points)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_a_descent_stays_within_the_budget_and_uses_it(activation):
+def test_a_run_stays_within_the_budget_and_uses_it(activation):
     problem = problem_of(activation)
     start = problem.network.initial_weights(
         0, scheme="orthogonal", radius=[3.0, 3.0, 3.0], dtype=np.float64
     )
-    losses, bounds = {}, []
+    losses, bounds, observed = {}, [], []
 
     def callback(record, weights):
-        bounds.append(certified(problem.network, weights, SCALE))
+        bounds.append(certified_bound(problem.network, weights, SCALE))
 
-    for most in (0.3, 1.0):
+    def observe(record, weights):
+        observed.append(float(problem.loss(weights)))
+        return record._replace(spectral_bound=1.5)
+
+    for budget in (0.3, 1.0):
         bounds.clear()
-        result = descend_within(problem, start, SCALE, most, rounds=12, callback=callback)
+        observed.clear()
+        result = fit_within(
+            problem, start, SCALE, budget, rounds=12, callback=callback, observe=observe
+        )
+        np.testing.assert_allclose([r.loss for r in result.records], observed, rtol=1e-12)
+        assert [r.spectral_bound for r in result.records] == [1.5] * 12
         matrices = problem.network.linear(result.weights)
         folded = [matrices[0] * SCALE[:, None], *matrices[1:]]
         value = certificate.tight(folded, activation=activation).value
-        assert 0.97 * most <= value <= most
-        assert max(bounds) <= most
+        assert 0.97 * budget <= value <= budget
+        assert len(bounds) == 12
+        assert max(bounds) <= budget
         assert result.loss == pytest.approx(float(problem.loss(result.weights)), rel=1e-12)
-        # The value of a certificate is 1e-7 above the least there is: the last layer gives that.
+        # A certificate is up to 1e-7 above the least bound; the last layer is scaled down by it.
         assert result.loss <= result.records[-1].loss * (1 + 1e-6)
         assert [r.iteration for r in result.records] == [*range(1, 13)]
         assert result.outcome == "max_iter"
+        assert result.reason == "reached the limit of 12 iterations"
         assert result.records[-1].angle < 0.05 * result.records[0].angle
-        losses[most] = result.loss
+        losses[budget] = result.loss
     assert losses[1.0] < losses[0.3] < 0.9 * float(problem.loss([0 * w for w in start]))
 
 
 def test_a_start_with_a_smaller_bound_keeps_it():
     problem = problem_of()
     start = problem.network.initial_weights(0, scheme="orthogonal", dtype=np.float64)
-    value = certified(problem.network, start, SCALE)
-    result = descend_within(problem, start, SCALE, 100 * value, rounds=3)
-    assert certified(problem.network, result.weights, SCALE) <= value
+    value = certified_bound(problem.network, start, SCALE)
+    result = fit_within(problem, start, SCALE, 100 * value, rounds=3)
+    assert certified_bound(problem.network, result.weights, SCALE) <= value
     assert result.loss < result.initial_loss
 
 
-def test_the_same_descent_twice_and_one_that_is_stopped():
+def test_runs_are_repeatable_and_can_be_stopped():
     problem = problem_of()
     start = problem.network.initial_weights(0, scheme="orthogonal", dtype=np.float64)
-    first, second = (descend_within(problem, start, SCALE, 0.1, rounds=3) for _ in range(2))
+    first, second = (fit_within(problem, start, SCALE, 0.1, rounds=3) for _ in range(2))
     for a, b in zip(first.weights, second.weights, strict=True):
         np.testing.assert_array_equal(a, b)
-    stopped = descend_within(problem, start, SCALE, 0.1, callback=lambda r, w: r.iteration == 2)
+    stopped = fit_within(problem, start, SCALE, 0.1, callback=lambda r, w: r.iteration == 2)
     assert (stopped.outcome, len(stopped.records)) == ("stopped", 2)
 
     def interrupt(record, weights):
         raise KeyboardInterrupt
 
-    ended = descend_within(problem, start, SCALE, 0.1, callback=interrupt)
+    ended = fit_within(problem, start, SCALE, 0.1, callback=interrupt)
     assert (ended.outcome, len(ended.records)) == ("interrupted", 1)
-    assert certified(problem.network, ended.weights, SCALE) <= 0.1
+    assert certified_bound(problem.network, ended.weights, SCALE) <= 0.1
 
 
-def test_shrinking_changes_the_last_layer_only_and_only_where_it_must():
+def test_a_complete_run_converges():
+    problem = problem_of(hidden=(4,))
+    start = problem.network.initial_weights(0, scheme="orthogonal", dtype=np.float64)
+    result = fit_within(problem, start, SCALE, 0.3)
+    assert len(result.records) == MAX_ROUNDS
+    assert (result.outcome, result.reason) == ("converged", "finished: step schedule completed")
+    # A round is STEPS forward and backward passes of a batch, and one forward pass of all rows.
+    passes = STEPS * BATCH / 300
+    assert result.records[0].forward == pytest.approx(passes + 1)
+    assert result.evaluations.backward == pytest.approx(MAX_ROUNDS * passes)
+    assert result.evaluations.forward == pytest.approx(MAX_ROUNDS * (passes + 1) + 1)
+
+
+@pytest.mark.parametrize("activation", ["leaky_relu", *ACTIVATIONS])
+def test_multipliers_prove_their_bound(activation):
+    network = problem_of(activation).network
+    weights = network.initial_weights(0, dtype=np.float64)
+    proof, value = multipliers(network, weights, SCALE)
+    linear = [w[:-1] for w in weights]
+    linear[0] = linear[0] * SCALE[:, None]
+    least = -1.0 if activation == "abs" else 0.0
+    found = certificate.Certificate(
+        value=value * (1 + 1e-6),
+        method="sandwich",
+        multipliers=tuple(proof),
+        slopes=tuple(np.tile([least, 1.0], (len(m), 1)) for m in proof),
+        scale=np.ones(3),
+        gain=1.0,
+        digest=certificate.proof.digest(linear),
+    )
+    assert certificate.verify(found, linear)
+    # The wider interval of slopes can only raise the bound.
+    assert value >= certified_bound(network, weights, SCALE) * (1 - 1e-6)
+
+
+def test_shrinking_changes_only_the_last_layer_and_only_if_needed():
     problem = problem_of()
     weights = problem.network.initial_weights(0, dtype=np.float64)
-    value = certified(problem.network, weights, SCALE)
-    same = shrunk(problem.network, weights, SCALE, 2 * value)
+    value = certified_bound(problem.network, weights, SCALE)
+    same = shrink_to(problem.network, weights, SCALE, 2 * value)
     assert all(a is b for a, b in zip(same, weights, strict=True))
-    less = shrunk(problem.network, weights, SCALE, value / 3)
+    less = shrink_to(problem.network, weights, SCALE, value / 3)
     assert all(a is b for a, b in zip(less[:-1], weights[:-1], strict=True))
-    assert certified(problem.network, less, SCALE) == pytest.approx(value / 3, rel=1e-5)
-    assert certified(problem.network, less, SCALE) <= value / 3
+    assert certified_bound(problem.network, less, SCALE) == pytest.approx(value / 3, rel=1e-5)
+    assert certified_bound(problem.network, less, SCALE) <= value / 3
 
 
 BUMP = declare(lambda z: 0.5 * jnp.sin(z) + 0.25 * z, (-0.25, 0.75), name="bump")
-EVERY = [
+CASES = [
     (kind, activation, dtype)
     for kind in (LipschitzRegressor, LipschitzClassifier)
     for dtype in ("float64", "float32")
@@ -246,21 +277,21 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "activation", "dtype"), thinned(EVERY, 11))
+@pytest.mark.parametrize(("kind", "activation", "dtype"), thinned(CASES, 11))
 def test_a_budget_is_never_exceeded(kind, activation, dtype):
-    """Not by the last digit, whatever the activation, the precision and the size of the budget."""
+    """Not even by rounding, for any activation, precision and size of the budget."""
     rng = np.random.default_rng(7)
     X = rng.standard_normal((60, 2))
     y = X @ [1.0, 2.0] if kind is LipschitzRegressor else X[:, 0] > X[:, 1]
-    for most in (1e-12, 1e-6, 0.1, 0.5, 1e12):
-        model = kind((4,), activation, lipschitz=most, max_iter=2, dtype=dtype, random_state=0)
+    for budget in (1e-12, 1e-6, 0.1, 0.5, 1e12):
+        model = kind((4,), activation, lipschitz=budget, max_iter=2, dtype=dtype, random_state=0)
         model.fit(X, y)
-        assert model.certificate_.value <= most
+        assert model.certificate_.value <= budget
         assert certificate.verify(model.certificate_, model)
-        if most < 0.1 and dtype == "float64":  # float32 losses cannot tell small bounds apart
-            assert model.certificate_.value >= 0.99 * most
+        if budget < 0.1 and dtype == "float64":  # float32 losses hardly differ for small bounds
+            assert model.certificate_.value >= 0.99 * budget
         stopped = clone(model).set_params(early_stopping=True).fit(X, y)
-        assert stopped.certificate_.value <= most
+        assert stopped.certificate_.value <= budget
     for _ in range(2):
         model.set_params(lipschitz=0.3).partial_fit(X, y)
         assert model.certificate_.value <= 0.3

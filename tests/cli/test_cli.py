@@ -1,22 +1,25 @@
+"""The command line: answers, mistakes, the demo and the rerun experiments."""
+
 import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import greatcircle
-from greatcircle import cli
-from greatcircle.experiments import demo as demos
+from greatcircle import LipschitzRegressor, cli
+from greatcircle.experiments import demo as experiment
 from greatcircle.experiments import exp2
 from greatcircle.experiments.run import paper_numbers
-from greatcircle.optimise import loop as descent
+from greatcircle.optimise import loop
 
 
 @pytest.fixture
 def short(monkeypatch):
-    """The demo with few iterations: its length is tried by `make demo`."""
-    methods = {k: (title, 5) for k, (title, _) in demos.METHODS.items()}
-    monkeypatch.setattr(demos, "METHODS", methods)
+    """Run the demo with few iterations; `make demo` runs all."""
+    methods = {k: (title, 5) for k, (title, _) in experiment.METHODS.items()}
+    monkeypatch.setattr(experiment, "METHODS", methods)
 
 
 @pytest.mark.usefixtures("short")
@@ -33,7 +36,7 @@ def test_demo_prints_a_table_and_writes_everything(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("short")
-def test_demo_json_is_all_there_is_on_standard_output(tmp_path, capsys):
+def test_demo_prints_only_json_on_standard_output(tmp_path, capsys):
     assert cli.main(["demo", "--json", "--seed", "1", "--out", str(tmp_path)]) == 0
     out, _ = capsys.readouterr()
     results = json.loads(out)
@@ -55,21 +58,20 @@ def test_mistakes_get_a_message_and_an_exit_code(tmp_path, capsys):
     assert "invalid choice: 'dmo'" in capsys.readouterr().err
     assert cli.main(["demo", "--seed", "-1", "--out", str(tmp_path)]) == 2
     assert "--seed is -1" in capsys.readouterr().err
-    for what in ("paper", "landing"):
-        assert cli.main(["demo", what, "--seed", str(2**32), "--out", str(tmp_path)]) == 2
-        assert "expected a whole number from 0 to 4294967295" in capsys.readouterr().err
+    assert cli.main(["demo", "--seed", str(2**32), "--out", str(tmp_path)]) == 2
+    assert "expected a whole number from 0 to 4294967295" in capsys.readouterr().err
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert cli.main(["demo", "--out", str(blocked)]) == 2
     assert "greatcircle: --out is" in capsys.readouterr().err
 
 
-def test_interrupt_is_said_and_not_a_traceback(monkeypatch, capsys, tmp_path):
-    def interrupt(*_):
+def test_an_interrupt_is_a_message_without_a_traceback(monkeypatch, capsys, tmp_path):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    # In the middle of a real run: what the record goes to raises, as Ctrl-C would.
-    monkeypatch.setattr(descent, "record_of", interrupt)
+    # In the middle of a run, as Ctrl-C would.
+    monkeypatch.setattr(loop, "Record", interrupt)
     assert cli.main(["demo", "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.strip().endswith("interrupted")
     assert list(tmp_path.iterdir()) == []
@@ -96,7 +98,52 @@ def test_quick_answers_do_not_import_jax(argument):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_public_names_are_there_and_no_others():
+MISSING = [
+    ("rich", "demo", "app"),
+    ("matplotlib", "demo", "app"),
+    ("plotly", "reproduce exp1", "app"),
+    ("jinja2", "fit missing.csv --targets y", "app"),
+    ("polars", "predict missing.safetensors missing.csv", "app"),
+    ("filelock", "reproduce exp1 --seeds 1", "sweep"),
+    ("distributed", "reproduce exp1 --seeds 1 --cluster localhost:1", "sweep"),
+]
+
+
+@pytest.mark.parametrize(("package", "arguments", "extra"), MISSING)
+def test_a_missing_package_is_an_error_that_names_its_extra(tmp_path, package, arguments, extra):
+    code = (
+        f"import sys; sys.modules[{package!r}] = None; from greatcircle import cli\n"
+        f"sys.exit(cli.main({arguments.split()!r}))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 2
+    assert f"needs the package {package}: pip install 'greatcircle[{extra}]'" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Return the file of a small model."""
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    path = tmp_path / "model.safetensors"
+    LipschitzRegressor((3,), max_iter=2, random_state=0).fit(X, X[:, 0]).save(path)
+    return path
+
+
+@pytest.mark.parametrize("command", ["predict {} new.csv", "export {} --to c", "certify {}"])
+def test_model_files_are_used_without_jax(model, tmp_path, command):
+    (tmp_path / "new.csv").write_text("a,b\n0.5,1\n2,-1\n")
+    code = (
+        "import sys; from greatcircle import cli\n"
+        f"assert cli.main({command.format(model).split()!r}) == 0\n"
+        "found = {'jax', 'equinox', 'greatcircle.estimators'} & set(sys.modules)\n"
+        "assert not found, found"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+
+
+def test_public_names_exist_and_no_others():
     for name in greatcircle.__all__:
         assert getattr(greatcircle, name).__name__.split(".")[-1] == name
         assert name in dir(greatcircle)
@@ -104,9 +151,9 @@ def test_public_names_are_there_and_no_others():
         _ = greatcircle.missing
 
 
-def test_reproduce_a_small_experiment_and_go_on(tmp_path, capsys):
+def test_reproduce_a_small_experiment_and_resume(tmp_path, capsys):
     command = ["reproduce", "exp1", "--seeds", "2", "--iterations", "3", "--jobs", "2"]
-    for _ in range(2):  # the second time nothing is left to run
+    for _ in range(2):  # the second time all runs are stored
         assert cli.main([*command, "--out", str(tmp_path)]) == 0
         out, _ = capsys.readouterr()
         assert "Method 1" in out
@@ -123,7 +170,7 @@ def test_reproduce_a_small_experiment_and_go_on(tmp_path, capsys):
 
 
 def test_reproduce_part_of_the_grid(tmp_path, capsys, monkeypatch):
-    """Two cells of Experiment 2: the tables, the figures and the report leave the rest open."""
+    """Run two cells of Experiment 2; tables, figures and report leave the others empty."""
     jobs = exp2.jobs
     monkeypatch.setattr(
         exp2,

@@ -1,3 +1,5 @@
+"""`greatcircle certify`: bounds of all inputs and of groups, and mistakes."""
+
 import json
 
 import pandas as pd
@@ -21,7 +23,7 @@ def stored(tmp_path_factory):
 
 def test_certify_prints_and_writes_every_bound(stored, tmp_path, capsys):
     model, path = stored
-    arguments = ["certify", str(path), "--blocks", "u=u1,u2,u3,u4", "height=0"]
+    arguments = ["certify", str(path), "--groups", "u=u1,u2,u3,u4", "height=0"]
     assert main([*arguments, "--gain", "u=0.1", "--out", str(tmp_path / "out")]) == 0
     text = capsys.readouterr().out
     assert "proofs verified: 12 of 12" in text
@@ -40,7 +42,7 @@ def test_certify_prints_and_writes_every_bound(stored, tmp_path, capsys):
     assert model.certificate_.digest in page
 
 
-def test_json_is_all_there_is_on_standard_output(stored, capsys):
+def test_certify_prints_only_json_on_standard_output(stored, capsys):
     _, path = stored
     assert main(["certify", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verified"] == 4
@@ -49,20 +51,20 @@ def test_json_is_all_there_is_on_standard_output(stored, capsys):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--blocks", "u1,u2"], "expected a name and its inputs"),
-        (["--blocks", "u=²"], "inputs has '²'; expected numbers from 0 to 11"),
-        (["--blocks", "u=٣"], "inputs has '٣'; expected numbers from 0 to 11"),
-        (["--blocks", "u=-1"], "inputs has '-1'; expected numbers from 0 to 11"),
-        (["--blocks", f"u={'9' * 5000}"], "expected numbers from 0 to 11"),
-        (["--blocks", "u=u1", "u=u2"], "there is a block 'u' already"),
-        (["--blocks", "all inputs=u2"], "there is a block 'all inputs' already"),
-        (["--blocks", "u=u1", "--gain", "u=nan"], "expected a block and a positive number"),
-        (["--blocks", "u=u1", "--gain", "u=²"], "expected a block and a positive number"),
-        (["--blocks", "[/x]=[/y]"], "inputs has '[/y]'"),
-        (["--blocks", "u=w1"], "inputs has 'w1'; expected numbers from 0 to 11, or names"),
-        (["--gain", "u=0.1"], "expected one of --blocks: none is given"),
-        (["--blocks", "u=u1", "--gain", "u=much"], "expected a block and a positive number"),
-        (["--at-least", "2"], "at_least belongs to scaling='paper'"),
+        (["--groups", "u1,u2"], "expected a name and its inputs"),
+        (["--groups", "u=²"], "inputs has '²'; expected numbers from 0 to 11"),
+        (["--groups", "u=٣"], "inputs has '٣'; expected numbers from 0 to 11"),
+        (["--groups", "u=-1"], "inputs has '-1'; expected numbers from 0 to 11"),
+        (["--groups", f"u={'9' * 5000}"], "expected numbers from 0 to 11"),
+        (["--groups", "u=u1", "u=u2"], "there already is a group 'u'"),
+        (["--groups", "all inputs=u2"], "there already is a group 'all inputs'"),
+        (["--groups", "u=u1", "--gain", "u=nan"], "expected a group and a positive number"),
+        (["--groups", "u=u1", "--gain", "u=²"], "expected a group and a positive number"),
+        (["--groups", "[/x]=[/y]"], "inputs has '[/y]'"),
+        (["--groups", "u=w1"], "inputs has 'w1'; expected numbers from 0 to 11, or names"),
+        (["--gain", "u=0.1"], "expected one of --groups: none is given"),
+        (["--groups", "u=u1", "--gain", "u=much"], "expected a group and a positive number"),
+        (["--min-input-norm", "2"], "min_input_norm is only for scaling='paper'"),
     ],
 )
 def test_mistakes_are_named(stored, capsys, more, words):
@@ -71,17 +73,17 @@ def test_mistakes_are_named(stored, capsys, more, words):
     assert words in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there(tmp_path, capsys):
+def test_a_missing_file_is_named(tmp_path, capsys):
     assert main(["certify", str(tmp_path / "none.safetensors")]) == 2
     assert "file not found: " in capsys.readouterr().err
 
 
-def test_names_of_inputs_come_before_their_numbers(tmp_path, capsys):
+def test_names_of_inputs_take_precedence_over_numbers(tmp_path, capsys):
     X = pd.DataFrame(TABLE.X[:, :3], columns=["1", "0", "²"])
     model = LipschitzRegressor((3,), max_iter=2, random_state=0).fit(X, TABLE.y)
     model.save(tmp_path / "m.safetensors")
-    blocks = ["--blocks", "named=1", "numbered=2", "strange=²"]
-    assert main(["certify", str(tmp_path / "m.safetensors"), *blocks, "--json"]) == 0
+    groups = ["--groups", "named=1", "numbered=2", "strange=²"]
+    assert main(["certify", str(tmp_path / "m.safetensors"), *groups, "--json"]) == 0
     bounds = json.loads(capsys.readouterr().out)["bounds"]
     for name, place in (("named", 0), ("numbered", 2), ("strange", 2)):
         assert bounds[name]["tight"] == certificate.tight(model, inputs=[place]).value

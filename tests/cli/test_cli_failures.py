@@ -1,4 +1,4 @@
-"""Failures of the command line: no traceback, its own exit code, and a trained model is kept."""
+"""Failures of the command line: no traceback, an exit code, and a trained model is kept."""
 
 import importlib
 import json
@@ -15,13 +15,13 @@ from polars.exceptions import ComputeError
 from safetensors.numpy import load_file
 from sklearn.exceptions import ConvergenceWarning
 
-from greatcircle import certificate, cli, storage
-from greatcircle._runtime import container as sealed
-from greatcircle._runtime import versions as provenance
+from greatcircle import cli, storage
+from greatcircle._runtime import atomic, versions
+from greatcircle.cli import fit_files, output
 from greatcircle.datasets import ground_effect
-from greatcircle.figures import model as model_figures
-from greatcircle.model import evaluation
-from greatcircle.report import model as report
+from greatcircle.model import model as model_module
+from greatcircle.report import evaluation
+from greatcircle.report import fit as report
 
 ERRORS = [
     ArithmeticError("no bound"),
@@ -38,7 +38,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("command", cli.COMMANDS)
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_unexpected_error_is_one_line(command, error, monkeypatch, capsys):
+def test_an_unexpected_error_is_printed_in_one_line(command, error, monkeypatch, capsys):
     def fail(*_):
         raise error
 
@@ -49,7 +49,7 @@ def test_an_unexpected_error_is_one_line(command, error, monkeypatch, capsys):
     printed, said = capsys.readouterr()
     assert printed == ""
     start = f"greatcircle: unexpected error: {type(error).__name__}"
-    assert re.fullmatch(rf"{start}.*; run again with --debug for the traceback\n", said)
+    assert re.fullmatch(rf"{start}.*; rerun with --debug for the traceback\n", said)
     for arguments in (["--debug", command], [command, "--debug"]):
         assert cli.main(arguments) == 1
         said = capsys.readouterr().err
@@ -116,7 +116,7 @@ def fit(table, out, *more):
 
 @pytest.fixture(scope="module")
 def result(table, tmp_path_factory):
-    """The files of a fit without any failure, and their bytes."""
+    """Return the files of a fit without failures."""
     out = tmp_path_factory.mktemp("whole") / "out"
     assert fit(table, out) == 0
     return contents(out)
@@ -132,44 +132,36 @@ def fill(folder, files):
         (folder / name).write_bytes(data)
 
 
-PICTURES = {f"{name}.{s}" for name in report.FIGURES for s in ("png", "pdf")}
+FIGURES = {f"{name}.{s}" for name in report.FIGURES for s in ("png", "pdf")}
 STAGES = {
-    "the evaluation": ((evaluation, "slices"), {"results.json", "report.html"} | PICTURES),
-    "the figures": ((model_figures, "slices"), PICTURES),
-    "report.html": ((report, "_page"), {"report.html"}),
-    "results.json": ((report.json, "dumps"), {"results.json"}),
+    "evaluation": ((evaluation, "slices"), {"results.json", "report.html"} | FIGURES),
+    "figures": ((report, "figures"), FIGURES),
+    "report.html": ((report, "page"), {"report.html"}),
+    "results.json": ((output, "json_bytes"), {"results.json"}),
 }
 """A function that fails, and the files that are then missing."""
 
 
 @pytest.mark.parametrize("error", [OverflowError("too large"), MemoryError(), ValueError("nan")])
-@pytest.mark.parametrize("stage", [*STAGES, "provenance"])
+@pytest.mark.parametrize("stage", [*STAGES, "versions"])
 def test_a_failing_stage_leaves_the_model(
     table, result, tmp_path, capsys, monkeypatch, stage, error
 ):
     def fail(*_, **__):
         raise error
 
-    (module, name), missing = STAGES.get(
-        stage, ((provenance, "machine"), STAGES["the evaluation"][1])
-    )
-    # json.dumps also makes the model and the report: fail only where results are written.
-    dumps = json.dumps
-    monkeypatch.setattr(
-        module,
-        name,
-        (lambda v, **k: fail() if "metrics" in v else dumps(v, **k)) if name == "dumps" else fail,
-    )
+    (module, name), missing = STAGES.get(stage, ((versions, "machine"), STAGES["evaluation"][1]))
+    monkeypatch.setattr(module, name, fail)
     out = tmp_path / "out"
     fill(out, result)
     assert fit(table, out) == 1
     said = capsys.readouterr().err
-    stage = stage if stage in STAGES else "the evaluation"
+    stage = stage if stage in STAGES else "evaluation"
     assert f"greatcircle: {stage} failed: " in said
     assert "Traceback" not in said
     assert f"written: {out / 'model.safetensors'}" in said
     assert {path.name for path in out.iterdir()} == set(result) - missing
-    assert storage.load(out / "model.safetensors").n_iter_ == 2
+    assert storage.load(out / "model.safetensors").training.history["loss"].size == 2
     monkeypatch.undo()
     assert fit(table, out) == 0
     assert set(contents(out)) == set(result)
@@ -181,11 +173,11 @@ def test_weights_without_a_certificate_are_kept(table, result, tmp_path, capsys,
 
     out = tmp_path / "out"
     fill(out, result)
-    monkeypatch.setattr(certificate, "tight", fail)
+    monkeypatch.setattr(model_module, "tight", fail)
     assert fit(table, out) == 1
     said = capsys.readouterr().err
     assert "model.safetensors failed: ArithmeticError: the bound overflows" in said
-    assert "without a proved bound" in said
+    assert "without a certificate" in said
     path = out / "uncertified.safetensors"
     assert {"weights.0", "weights.1", "scaling.spread", "history.loss"} <= set(load_file(path))
     with pytest.raises(ValueError, match="it has no certificate"):
@@ -200,7 +192,7 @@ def test_weights_without_a_certificate_are_kept(table, result, tmp_path, capsys,
 
 @contextmanager
 def largest_file(size):
-    """Writing beyond so many bytes fails, as on a full disk."""
+    """Let writing fail beyond a size, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -219,7 +211,7 @@ def test_a_report_that_does_not_fit_on_the_disk(table, result, tmp_path, capsys,
     assert f"writing failed: {out / 'report.html'}: File too large" in said
     assert f"written: {out / 'model.safetensors'}\n" in said
     assert list(contents(out)) == ["model.safetensors"]
-    assert storage.load(out / "model.safetensors").n_iter_ == 2
+    assert storage.load(out / "model.safetensors").training.history["loss"].size == 2
 
 
 @pytest.mark.parametrize("older", [True, False])
@@ -231,7 +223,7 @@ def test_a_model_that_does_not_fit_on_the_disk(table, result, tmp_path, capsys, 
     printed, said = capsys.readouterr()
     assert f"{out / 'model.safetensors'}: File too large" in said
     assert "greatcircle: nothing was written" in said
-    assert "Lipschitz bound" in printed  # what was learnt is at least shown
+    assert "Lipschitz bound" in printed  # the results are printed at least
     assert contents(out) == (result if older else {})
 
 
@@ -240,18 +232,18 @@ def test_a_full_disk(table, tmp_path, capsys):
     out.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(out)]
     if os.getuid() or subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("may not mount a small disk")
+        pytest.skip("no permission to mount a small disk")
     try:
         assert fit(table, out) == 1
         said = capsys.readouterr().err
         assert f"writing failed: {out}/report.html: No space left on device" in said
-        assert storage.load(out / "model.safetensors").n_iter_ == 2
+        assert storage.load(out / "model.safetensors").training.history["loss"].size == 2
         assert list(contents(out)) == ["model.safetensors"]
     finally:
         subprocess.run(["umount", str(out)], check=True)
 
 
-def test_files_of_an_older_result_go_and_those_of_others_stay(table, result, tmp_path):
+def test_files_of_an_older_result_are_removed_and_other_files_stay(table, result, tmp_path):
     out = tmp_path / "out"
     older = json.dumps({"files": ["confusion.png", "results.json", "../table.csv", "notes.txt"]})
     fill(out, {"confusion.png": b"", "notes.txt": b"", "results.json": older.encode()})
@@ -265,19 +257,19 @@ def test_files_of_an_older_result_go_and_those_of_others_stay(table, result, tmp
 
 
 @pytest.mark.parametrize("name", ["report.html", "model.safetensors", "slices.pdf"])
-def test_a_folder_in_the_place_of_a_file_is_refused_before_training(
+def test_a_folder_with_the_name_of_a_file_is_rejected_before_training(
     table, tmp_path, capsys, name, monkeypatch
 ):
     (tmp_path / name).mkdir()
     (tmp_path / name / "mine.txt").write_text("mine")
-    monkeypatch.setattr(report, "make", None)
+    monkeypatch.setattr(fit_files, "make", None)
     assert fit(table, tmp_path) == 2
     assert f"{tmp_path / name} is a folder" in capsys.readouterr().err
     assert (tmp_path / name / "mine.txt").exists()
 
 
 @pytest.mark.skipif(not os.getuid(), reason="root may write everywhere")
-def test_a_read_only_file_is_refused_before_training(table, tmp_path, capsys):
+def test_a_read_only_file_is_rejected_before_training(table, tmp_path, capsys):
     (tmp_path / "report.html").touch(mode=0o400)
     assert fit(table, tmp_path) == 2
     assert "report.html is read-only" in capsys.readouterr().err
@@ -285,7 +277,7 @@ def test_a_read_only_file_is_refused_before_training(table, tmp_path, capsys):
 
 @pytest.mark.parametrize("call", range(1, 8))
 def test_files_are_replaced_together_or_not_at_all(tmp_path, monkeypatch, call):
-    """An error, or Ctrl-C, at each rename: the folder is as it was."""
+    """After an error or Ctrl-C at any rename the folder is as before."""
     before = {"a": b"old a", "b": b"old b", "gone": b"old", "other": b"other"}
     new = {"a": b"new a", "b": b"new b", "c": b"new c"}
     fill(tmp_path, before)
@@ -299,11 +291,11 @@ def test_files_are_replaced_together_or_not_at_all(tmp_path, monkeypatch, call):
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", fails_once)
-    if call == 7:  # a and b: out and in; c: in; gone: out
-        sealed.write_all(tmp_path, new, ["gone", "missing"])
+    if call == 7:  # renames: a and b are replaced (2 each), c is added, gone is removed
+        atomic.atomic_write_all(tmp_path, new, ["gone", "missing"])
         assert contents(tmp_path) == {**new, "other": b"other"}
     else:
         with pytest.raises((OSError, KeyboardInterrupt)):
-            sealed.write_all(tmp_path, new, ["gone", "missing"])
+            atomic.atomic_write_all(tmp_path, new, ["gone", "missing"])
         assert contents(tmp_path) == before
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640

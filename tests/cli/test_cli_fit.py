@@ -1,4 +1,4 @@
-"""`greatcircle fit` and `greatcircle predict`, as a user meets them."""
+"""`greatcircle fit` and `greatcircle predict`: results, mistakes, names and classes."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ from greatcircle.data import scaling
 from greatcircle.data import split as splits
 from greatcircle.datasets import ground_effect
 from greatcircle.estimators import regressor
-from greatcircle.optimise import loop as descent
+from greatcircle.optimise import iterations, loop
 from greatcircle.training import methods
 
 ROWS = 150
@@ -42,7 +42,7 @@ def csv(flight, tmp_path):
 
 @pytest.fixture(scope="module")
 def fitted(flight, tmp_path_factory):
-    """A folder that `fit` has written, and the inputs it was given."""
+    """A folder written by `fit`."""
     folder = tmp_path_factory.mktemp("fitted")
     flight.write_parquet(folder / "flight.parquet")
     command = ["fit", str(folder / "flight.parquet"), "--targets", "fx", "fz", *SHORT, "--quiet"]
@@ -72,12 +72,12 @@ def test_fit_prints_a_table_and_writes_everything(csv, tmp_path, capsys):
     assert "greatcircle fit" in page
     model = storage.load(out / "model.safetensors")
     results = json.loads((out / "results.json").read_text("utf-8"))
-    assert results["lipschitz"]["certified"] == model.certificate_.value
-    assert results["data"]["left_out"] == ["weather"]
+    assert results["lipschitz"]["certified"] == model.certificate.value
+    assert results["data"]["ignored"] == ["weather"]
     assert results["network"] == [12, 4, 3]
 
 
-def test_two_rows_are_enough_for_every_file(flight, tmp_path):
+def test_two_rows_suffice_for_every_file(flight, tmp_path):
     flight[:2].write_csv(tmp_path / "two.csv")
     command = ["fit", str(tmp_path / "two.csv"), "--targets", "fx", "fz", "--quiet", *SHORT]
     assert cli.main([*command, "--out", str(tmp_path / "out")]) == 0
@@ -91,16 +91,16 @@ def test_nothing_is_written_before_the_first_iteration(csv, tmp_path, capsys, mo
     assert cli.main(command) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
 
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(descent, "record_of", interrupt)
+    monkeypatch.setattr(loop, "Record", interrupt)
     assert cli.main(command) == 130
-    assert "nothing is written" in capsys.readouterr().err
+    assert "interrupted before the first iteration; nothing is written" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_json_is_all_there_is_on_standard_output(csv, tmp_path, capsys):
+def test_fit_prints_only_json_on_standard_output(csv, tmp_path, capsys):
     command = ["fit", str(csv), "--targets", "fz", "--inputs", "z", "vz", "--json", *SHORT]
     options = ["--split", "time", "--test-fraction", "0.3", "--lipschitz", "5", "--quiet"]
     assert cli.main([*command, *options, "--out", str(tmp_path / "o")]) == 0
@@ -119,7 +119,7 @@ def test_json_is_all_there_is_on_standard_output(csv, tmp_path, capsys):
 
 
 def test_time_split_tests_on_the_last_rows(flight, tmp_path, capsys):
-    """Rows at the end that no network could guess must not touch the training error."""
+    """Unpredictable rows at the end do not change the training error."""
     changed = flight.with_columns(
         pl.when(pl.int_range(pl.len()) >= 120).then(1000.0).otherwise(pl.col("fz")).alias("fz")
     )
@@ -132,7 +132,7 @@ def test_time_split_tests_on_the_last_rows(flight, tmp_path, capsys):
 
 
 def test_choices_are_those_of_the_library():
-    """Written down twice, for `fit --help` should not wait for JAX."""
+    """The choices are repeated in `fit`, so that `fit --help` does not import JAX."""
     assert tuple(methods.METHODS) == fit.METHODS
     assert scaling.SCALINGS == fit.SCALINGS
     assert ("auto", *regressor.LOSSES) == fit.LOSSES
@@ -141,7 +141,7 @@ def test_choices_are_those_of_the_library():
 
 @pytest.fixture
 def wrong(flight, tmp_path):
-    """Files with one fault each."""
+    """Return a folder of files with one defect each."""
     flight = flight.with_columns(pl.lit("calm").alias("weather"), pl.lit(7).alias("one"))
     flight.write_csv(tmp_path / "good.csv")
     hole = pl.when(pl.int_range(pl.len()) == 4).then(None).otherwise(pl.col("vx"))
@@ -165,22 +165,22 @@ def wrong(flight, tmp_path):
         ("missing.csv --targets fx", "file not found: missing.csv"),
         ("good.csv --targets fxx", "column 'fxx' not found; did you mean 'fx'?"),
         ("good.csv --targets fx --inputs z vq", "column 'vq' not found"),
-        ("good.csv --targets weather", "weather; expected numbers: add --classify"),
+        ("good.csv --targets weather", "(command line: --classify)"),
         ("good.csv --targets fx --inputs weather", "column 'weather' has no number"),
         ("good.csv --targets fx --inputs z fx", "'fx' were named more than once"),
         ("hole.csv --targets fx", "column 'vx' has no number in the rows 5 (empty)"),
         ("empty.csv --targets fx", "has no rows"),
         ("header.csv --targets a", "has no rows"),
         ("row.csv --targets fx", "1 row cannot be split"),
-        ("words.csv --targets fx", "expected at least one input"),
+        ("words.csv --targets fx", "no numeric column to use as input"),
         ("table.xlsx --targets fx", "expected a file that ends in .csv, .csv.gz, .parquet"),
         ("broken.parquet --targets fx", "cannot be read as Parquet"),
         ("good.csv --targets one --classify", "has one class in the training rows, 7"),
-        ("good.csv --targets fx --classify", "leave out --classify to predict numbers"),
+        ("good.csv --targets fx --classify", "omit --classify to predict numbers"),
         ("good.csv --targets fx fy --classify", "expected one column of labels"),
         ("good.csv --targets weather --classify --loss huber", "--loss is huber with --classify"),
         ("label.csv --targets weather --classify", "has no label in the rows 5"),
-        ("good.csv --targets fx --out good.csv", "expected a folder that can be written"),
+        ("good.csv --targets fx --out good.csv", "expected a writable folder"),
         ("good.csv --targets fx --test-fraction 1.5", "--test-fraction is 1.5"),
         ("good.csv --targets fx --lipschitz -2", "--lipschitz is -2; expected a positive number"),
         ("good.csv --targets fx --lipschitz 2 --method ad", "use --scaling standard"),
@@ -211,14 +211,14 @@ def test_mistakes_are_named(wrong, monkeypatch, capsys, arguments, message):
 
 @pytest.mark.parametrize("option", ["hidden", "max-iter", "seed", "lipschitz", "test-fraction"])
 @pytest.mark.parametrize("value", ["²", "1,5", "", "x", "0x10"])
-def test_numbers_that_are_none_are_refused_by_the_parser(option, value, capsys):
+def test_options_that_are_not_numbers_are_rejected_by_the_parser(option, value, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(["fit", "good.csv", "--targets", "fx", f"--{option}", value])
     assert f"argument --{option}: invalid" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["fit"], ["fit", "a.csv"], ["fit", "a.csv", "--targets"]])
-def test_wrong_use_is_refused_by_the_parser(arguments, capsys):
+def test_missing_arguments_are_rejected_by_the_parser(arguments, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
     assert "usage: greatcircle fit" in capsys.readouterr().err
@@ -231,28 +231,29 @@ def test_help_shows_examples(command, capsys):
     assert f"examples:\n  greatcircle {command} " in capsys.readouterr().out
 
 
-def test_interrupt_keeps_the_model_so_far(csv, tmp_path, monkeypatch, capsys):
-    record, calls = descent.record_of, []
+def test_an_interrupt_keeps_the_model_so_far(csv, tmp_path, monkeypatch, capsys):
+    record, calls = loop.Record, []
 
-    def second_time_interrupted(*arguments):
-        calls.append(arguments)
+    def second_time_interrupted(**fields):
+        calls.append(fields)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return record(*arguments)
+        return record(**fields)
 
-    monkeypatch.setattr(descent, "record_of", second_time_interrupted)
+    monkeypatch.setattr(loop, "Record", second_time_interrupted)
+    monkeypatch.setattr(iterations, "MAX_LENGTH", 1)  # Ctrl-C loses a whole program
     command = ["fit", str(csv), "--targets", "fz", "--inputs", "z", *SHORT, "--json", "--quiet"]
     assert cli.main([*command, "--out", str(tmp_path / "o")]) == 130
     printed, said = capsys.readouterr()
     assert json.loads(printed)["training"]["outcome"] == "interrupted"
     assert json.loads(printed)["training"]["iterations"] == 1
-    assert "training ended after 1 iterations" in said
+    assert "training ended after 1 iteration:" in said
     assert (tmp_path / "o" / "model.safetensors").exists()
 
 
 def test_predict_round_trip(fitted, flight, tmp_path, capsys):
     model = storage.load(fitted / "model.safetensors")
-    inputs = flight.select("z", "vx", "u1")
+    inputs = flight.select("z", "vx", "u1").to_numpy()
     # Other columns and another order do not matter.
     flight.select("u1", "vy", "vx", "z").write_csv(tmp_path / "new.csv")
     command = ["predict", str(fitted / "model.safetensors"), str(tmp_path / "new.csv")]
@@ -286,10 +287,10 @@ def test_predict_mistakes(fitted, flight, tmp_path, capsys):
     for arguments, message in (
         ([model, "short.csv"], "column 'u1' not found"),
         ([model, "missing.csv"], "file not found: "),
-        (["missing.safetensors", "new.csv"], "expected a model that `greatcircle fit` wrote"),
+        (["missing.safetensors", "new.csv"], "expected a model file written by `greatcircle fit`"),
         (["no.safetensors", "new.csv"], "no.safetensors"),
         ([model, "new.csv", "--out", "p.xlsx"], "expected a file that ends in"),
-        ([model, "new.csv", "--out", "file/p.csv"], "expected a folder that can be written"),
+        ([model, "new.csv", "--out", "file/p.csv"], "expected a writable folder"),
     ):
         paths = [a if a.startswith(("-", "/")) else str(tmp_path / a) for a in arguments]
         assert cli.main(["predict", *paths]) == 2
@@ -312,7 +313,7 @@ def test_classes_from_file_to_probabilities(tmp_path, capsys):
     assert {p.name for p in out.glob("*.png")} == figures
     results = json.loads((out / "results.json").read_text("utf-8"))
     assert results["metrics"]["test"]["confusion"]["labels"] == ["a", "b", "c"]
-    assert ">Confusion</h2>" in (out / "report.html").read_text("utf-8")
+    assert ">Confusion matrix</h2>" in (out / "report.html").read_text("utf-8")
     assert cli.main(["predict", str(out / "model.safetensors"), str(tmp_path / "kinds.csv")]) == 0
     (tmp_path / "said.csv").write_text(capsys.readouterr().out)
     said = pl.read_csv(tmp_path / "said.csv")
@@ -322,7 +323,7 @@ def test_classes_from_file_to_probabilities(tmp_path, capsys):
     assert said["kind"].to_list() == [["a", "b", "c"][i] for i in likeliest]
 
 
-def test_a_class_only_in_the_test_rows_is_said(tmp_path, capsys):
+def test_a_class_without_training_rows_is_named(tmp_path, capsys):
     x = np.arange(40.0)
     label = np.where(x < 34, x.astype(int) % 2, 2)
     pl.DataFrame({"x": x, "kind": label}).write_csv(tmp_path / "late.csv")
@@ -330,7 +331,7 @@ def test_a_class_only_in_the_test_rows_is_said(tmp_path, capsys):
     options = ["--split", "time", "--json", "--quiet", "--out", str(tmp_path / "o")]
     assert cli.main([*command, *options]) == 0
     printed, said = capsys.readouterr()
-    assert "only in the test rows, so never predicted: 2" in said
+    assert "classes without training rows, never predicted: 2" in said
     assert json.loads(printed)["metrics"]["test"]["confusion"]["labels"] == [0, 1, 2]
 
 
@@ -366,7 +367,7 @@ def with_an_index_level(table, path):
         (with_an_index_level, "parquet", "'__index_level_0__'"),
     ],
 )
-def test_row_numbers_are_no_inputs(flight, tmp_path, capsys, save, ending, ignored):
+def test_row_numbers_are_not_inputs(flight, tmp_path, capsys, save, ending, ignored):
     table = flight.select("z", "vx", "u1", "fz")
     save(table, path := tmp_path / f"flight.{ending}")
     table.write_csv(tmp_path / "plain.csv")
@@ -388,7 +389,7 @@ def test_row_numbers_are_no_inputs(flight, tmp_path, capsys, save, ending, ignor
     assert printed[0] == printed[1]
 
 
-def test_row_numbers_are_inputs_where_they_are_named(flight, tmp_path, capsys):
+def test_row_numbers_are_inputs_if_they_are_named(flight, tmp_path, capsys):
     saved_by_pandas(flight, path := tmp_path / "flight.csv")
     command = ["fit", str(path), "--targets", "fz", "--inputs", "Unnamed: 0", "z", *SHORT]
     assert cli.main([*command, "--quiet", "--out", str(tmp_path)]) == 0
@@ -396,7 +397,7 @@ def test_row_numbers_are_inputs_where_they_are_named(flight, tmp_path, capsys):
     assert cli.main(["predict", str(tmp_path / "model.safetensors"), str(path)]) == 0
 
 
-def test_a_model_without_names_takes_the_named_columns_in_order(flight, tmp_path, capsys):
+def test_a_model_without_names_takes_named_columns_in_order(flight, tmp_path, capsys):
     inputs = flight.select("z", "vx")
     model = LipschitzRegressor((3,), max_iter=1, random_state=0).fit(
         inputs.to_numpy(), flight["fz"]
@@ -409,7 +410,7 @@ def test_a_model_without_names_takes_the_named_columns_in_order(flight, tmp_path
     np.testing.assert_allclose(predictions, model.predict(inputs.to_numpy()))
     saved_by_pandas(flight.select("z"), tmp_path / "new.csv")
     assert cli.main(command) == 2
-    assert "has 1 columns with a name" in capsys.readouterr().err
+    assert "has 1 named column" in capsys.readouterr().err
 
 
 NAMES = ["y [/s]", "[bold]y", "[/]", ":smile:", "$y^$", "{0} %s \\", 'a,"b"', "<b>&amp;", "größe"]
@@ -431,11 +432,11 @@ def test_names_are_printed_as_they_are(flight, tmp_path, capsys):
     assert "ignored non-numeric columns: [/] words\n" in said
     assert f"wrote {out / 'report.html'}\n" in said
     model = str(out / "model.safetensors")
-    blocks = [f"{name}={name} in" for name in NAMES if "," not in name]
-    assert cli.main(["certify", model, "--gain", "[/]=1", "--blocks", *blocks]) == 0
+    groups = [f"{name}={name} in" for name in NAMES if "," not in name]
+    assert cli.main(["certify", model, "--gain", "[/]=1", "--groups", *groups]) == 0
     printed = capsys.readouterr().out
-    for block in blocks:
-        assert f"\n {block.partition('=')[0]} " in printed
+    for group in groups:
+        assert f"\n {group.partition('=')[0]} " in printed
     assert "fixed-point iteration over [/]:" in printed
     assert cli.main(["predict", model, str(path), "--out", str(out / "p.csv")]) == 0
     written = pl.read_csv((out / "p.csv").read_bytes(), has_header=False)
@@ -451,7 +452,7 @@ def test_names_are_printed_as_they_are(flight, tmp_path, capsys):
         ("[bold]u", "[/x]"),
     ],
 )
-def test_labels_come_back_as_they_are_spelled(tmp_path, capsys, labels):
+def test_labels_keep_their_spelling(tmp_path, capsys, labels):
     x = np.linspace(-1, 1, 30)
     spelled = np.where(x > 0, *labels)
     path = tmp_path / "kinds.csv"
@@ -467,7 +468,7 @@ def test_labels_come_back_as_they_are_spelled(tmp_path, capsys, labels):
     predicted = pl.read_csv(out, infer_schema=False)
     assert set(predicted.columns) == {"kind", *(f"probability_{label}" for label in labels)}
     right = predicted["kind"].to_numpy() == spelled
-    assert right.sum() >= 28  # but for rows next to the border
+    assert right.sum() >= 28  # except for rows next to the boundary
 
 
 @pytest.mark.parametrize(
@@ -502,7 +503,7 @@ def test_distinct_names_keep_what_was_distinct(names):
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.csv.gz", "out.parquet"])
-def test_predictions_are_written_whole_or_not_at_all(
+def test_predictions_are_written_completely_or_not_at_all(
     fitted, flight, tmp_path, monkeypatch, capsys, name
 ):
     flight.write_csv(tmp_path / "new.csv")
@@ -527,7 +528,7 @@ def test_predictions_are_written_whole_or_not_at_all(
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is full")
 @pytest.mark.parametrize("more", [[], ["--json"]])
-def test_a_full_standard_output_is_said(fitted, flight, tmp_path, capsys, more):
+def test_a_full_standard_output_is_an_error(fitted, flight, tmp_path, capsys, more):
     flight.write_csv(tmp_path / "new.csv")
     full = open("/dev/full", "w")  # noqa: SIM115
     with contextlib.redirect_stdout(full):
@@ -542,7 +543,7 @@ def test_a_full_standard_output_is_said(fitted, flight, tmp_path, capsys, more):
         full.close()
 
 
-def test_many_inputs_are_counted_on_the_screen(tmp_path, capsys):
+def test_long_lists_of_inputs_are_shortened(tmp_path, capsys):
     rows = np.random.default_rng(0).standard_normal((20, 300))
     path = tmp_path / "wide.csv"
     pl.DataFrame(rows, schema=[f"c{i}" for i in range(300)]).write_csv(path)

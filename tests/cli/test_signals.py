@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment: `fit` leaves complete results or none, and says so."""
+"""Ctrl-C and SIGTERM at any moment: `fit` leaves complete results or none, with a message."""
 
 import json
 import os
@@ -32,7 +32,7 @@ STARTED: list[subprocess.Popen] = []
 
 @pytest.fixture(autouse=True)
 def end_all():
-    """A test that fails leaves no process behind."""
+    """End the processes of a failed test."""
     yield
     while STARTED:
         with STARTED.pop() as process:
@@ -45,7 +45,7 @@ def python(arguments, **streams) -> subprocess.Popen:
 
 
 def started(arguments, **streams) -> subprocess.Popen:
-    """Start a command, and wait until it receives signals; before that, Python itself does."""
+    """Start a command, and wait until its handler receives signals instead of Python's."""
     process = python(["-m", "greatcircle.cli", *arguments], **streams)
     while process.poll() is None and not catches_signals(process.pid):
         time.sleep(0.002)
@@ -71,7 +71,7 @@ def written_table(folder: Path) -> Path:
 
 
 def fit(table: Path, iterations: int) -> list[str]:
-    # A method whose steps are so short that it does not converge before it is interrupted.
+    # A method with steps so short that it does not converge before the interrupt.
     options = ["--method", "mm", "--hidden", "3", "--max-iter", str(iterations)]
     return ["fit", str(table), "--targets", "fz", *options]
 
@@ -82,7 +82,7 @@ def undisturbed(table, tmp_path_factory) -> tuple[float, set[str]]:
 
 
 def run_undisturbed(table, out) -> tuple[float, set[str]]:
-    """How long a run takes that nobody interrupts, and the names of its files."""
+    """Return the duration of an uninterrupted run and the names of its files."""
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = started([*fit(table, 1500), "--out", str(out)], **quiet)
     begun = time.monotonic()
@@ -93,7 +93,7 @@ def run_undisturbed(table, out) -> tuple[float, set[str]]:
 
 
 def moments() -> list[tuple[float, tuple[int, ...], float, bool]]:
-    """Share of the run's time, signals, seconds between them, whether there is an older result."""
+    """Return cases: time as a fraction of the run, signals, seconds between them, older result."""
     rng = np.random.default_rng(0)
     kinds = ((SIGINT,), (SIGINT, SIGINT), (SIGTERM,), (SIGTERM, SIGINT))
     return [
@@ -108,7 +108,7 @@ def test_results_are_complete_or_absent(undisturbed, table, tmp_path, share, num
 
 
 def interrupt(undisturbed, table, tmp_path, share, numbers, gap, older):
-    """Send signals to a fit, and check what it leaves behind."""
+    """Send signals to a fit, and check the files it leaves."""
     seconds, names = undisturbed
     out = tmp_path / "out"
     out.mkdir()
@@ -145,13 +145,17 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def check_complete(out: Path) -> dict:
-    """Every file is whole, and they belong together; the training section of the results."""
-    model = storage.load(out / "model.safetensors")  # which verifies the certificate
+    """Check that all files are complete and of one run; return the training results."""
+    model = storage.load(out / "model.safetensors")  # verifies the certificate
     results = json.loads((out / "results.json").read_text("utf-8"))
     training = results["training"]
-    assert training["iterations"] == model.n_iter_ == len(results["history"]["loss"])
-    assert training["outcome"] == model.outcome_
-    assert results["lipschitz"]["certified"] == model.certificate_.value
+    assert (
+        training["iterations"]
+        == len(model.training.history["loss"])
+        == len(results["history"]["loss"])
+    )
+    assert training["outcome"] == model.training.outcome
+    assert results["lipschitz"]["certified"] == model.certificate.value
     assert results["files"] == sorted(path.name for path in out.iterdir())
     for path in out.iterdir():
         ending = {".html": b"</html>", ".png": b"IEND\xaeB`\x82", ".pdf": b"%%EOF"}
@@ -160,7 +164,7 @@ def check_complete(out: Path) -> dict:
 
 
 class Terminal:
-    """A command in a terminal, in which its progress bar is shown."""
+    """A command in a terminal, which shows its progress bar."""
 
     def __init__(self, arguments) -> None:
         self.ours, theirs = pty.openpty()
@@ -169,7 +173,7 @@ class Terminal:
         self.shown = ""
 
     def read_until(self, words: str) -> None:
-        """Or until the command has ended."""
+        """Read until this text is printed or the command has ended."""
         end = time.monotonic() + 60
         while words not in self.shown and time.monotonic() < end:
             if select.select([self.ours], [], [], 0.1)[0]:
@@ -189,7 +193,7 @@ def test_a_signal_during_training_keeps_what_was_learnt(table, tmp_path, number)
     terminal.process.send_signal(number)
     terminal.read_until("never shown")
     assert terminal.process.wait(10) == CODES[number]
-    # Which of the two lines depends on whether that iteration has ended before the line is written.
+    # Which line depends on whether the iteration ends before the line is written.
     assert re.search(r"interrupted: (training ends|results are being written)", terminal.shown)
     assert "Lipschitz bound" in terminal.shown
     training = check_complete(tmp_path)
@@ -242,7 +246,7 @@ SWALLOWING = {
     "nothing": """
     ready()""",
 }
-"""Ways in which other people's code loses a KeyboardInterrupt."""
+"""Code that loses a KeyboardInterrupt."""
 
 
 @pytest.mark.parametrize("number", CODES)
@@ -298,7 +302,7 @@ def test_reproduce_keeps_its_rows(tmp_path, number):
 
 
 def runs(pid: str) -> bool:
-    """Whether there is such a process, and more of it than its exit code."""
+    """Return whether a process exists and is not a zombie."""
     try:
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):

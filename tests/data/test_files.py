@@ -1,10 +1,9 @@
-"""Tables from files: what `read` checks, the loaders of the two public sets, and the preprocessing
-of the raw Neural-Lander flight on a flight whose force is known.
-"""
+"""Read tables and the inputs of models from CSV and Parquet files."""
 
 import gzip
-import json
-from collections.abc import Callable
+import os
+import subprocess
+import sys
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,8 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from greatcircle.data import files
-from greatcircle.datasets import ground_effect, neural_fly, neural_lander, read
+import greatcircle
+from greatcircle import LipschitzClassifier, LipschitzRegressor
+from greatcircle.data.columns import labels, numbers
+from greatcircle.data.files import read_inputs
+from greatcircle.data.frames import find_columns, read_frame
+from greatcircle.datasets import ground_effect, read
 
 Array = NDArray[np.float64]
 
@@ -36,7 +39,7 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-# read
+# `read`
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.csv.gz", "TABLE.CSV", "table.parquet"])
@@ -55,9 +58,10 @@ def test_read_takes_every_format(tmp_path: Path, name: str) -> None:
 
 def test_inputs_default_to_the_other_columns_of_numbers(tmp_path: Path) -> None:
     path = write(tmp_path / "table.csv", CSV)
-    assert read(path, targets="y").inputs == ("t", "a", "b")
+    table = read(path, targets="y")
+    assert (table.inputs, table.ignored) == (("t", "a", "b"), ("label",))
     table = read(str(path), targets="y", time="t")
-    assert table.inputs == ("a", "b")
+    assert (table.inputs, table.ignored) == (("a", "b"), ("label",))
     np.testing.assert_array_equal(table.columns["t"], [0, 1])
 
 
@@ -81,15 +85,23 @@ def test_a_long_file_is_read_to_its_end(tmp_path: Path) -> None:
         (CSV, {"targets": "z"}, r"'z' not found \(columns: 't', 'a', 'b', 'label', 'y'\)"),
         (CSV, {"targets": "y", "inputs": ["a", "A"]}, r"'A' not found; did you mean 'a'\?"),
         (CSV, {"targets": "lable"}, r"column 'lable' not found; did you mean 'label'\?"),
-        (CSV, {"targets": "a,y"}, "'a,y' not found; give names one by one"),
+        (CSV, {"targets": "a,y"}, "'a,y' not found; separate names by spaces"),
         (CSV, {"targets": "y", "time": "time"}, "column 'time' not found"),
         (CSV, {"targets": "y", "inputs": ["a", " a "]}, "column ' a ' not found"),
-        (CSV, {"targets": "label"}, r"'label' has no number in the rows 1 \('up'\), 2 \('down'\)"),
-        (CSV, {"targets": "y", "inputs": "label"}, "'label' has no number.*leave these columns"),
+        (CSV, {"targets": "label"}, r"target 'label' holds no numbers.*use classify=True"),
+        (CSV, {"targets": ["label", "y"]}, r"target 'label' holds no numbers.*--classify"),
+        (
+            CSV,
+            {"targets": "y", "inputs": "label"},
+            r"'label' has no number in the rows 1 \('up'\), 2 \('down'\).*leave these columns",
+        ),
         (CSV, {"targets": "y", "inputs": ["a", "y"]}, "'y' were named more than once"),
         (CSV, {"targets": "y", "inputs": ["a", "a"]}, "'a' were named more than once"),
         (CSV, {"targets": ()}, r"targets=\(\)"),
-        ("y\n1\n", {"targets": "y"}, "none of which holds numbers.*at least one input"),
+        (CSV, {"targets": ["label", "y"], "classify": True}, "expected one column of labels"),
+        ("a,y\n1e101,2\n", {"targets": "y"}, "magnitude in column 'a' of .* is 1e\\+101"),
+        ("a,y\n1,1e-101\n", {"targets": "y"}, "magnitude in column 'y' of .* is 1e-101"),
+        ("y\n1\n", {"targets": "y"}, "has no numeric column to use as input.*at least one"),
         ("a,y\n1,2\n,3\n4,5\n,6\n", {"targets": "y"}, r"'a'.*rows 2 \(empty\), 4 \(empty\)"),
         ("a,y\n1,2\nNaN,3\ninf,4\n", {"targets": "y"}, r"'a'.*rows 2 \('NaN'\), 3 \('inf'\)"),
         ("a,y\n1,2\n3,?\n", {"targets": "y"}, r"'y'.*rows 2 \('\?'\).*without the header"),
@@ -115,18 +127,18 @@ def test_errors_name_columns_and_rows(
         ("a\tb\ty\n1\t2\t3\n", r"in place of '\\t'"),
         ("a;b;y\n1,5;2,5;3,5\n", "a row with more fields than its first line has names"),
         ("a,b,y\n1,2,3\n1,2,3,4\n", "a row with more fields than its first line has names"),
-        ("a,a,y\n1,2,3\n", "more than one column of the name 'a'"),
-        ("a, a ,y\n1,2,3\n", "more than one column of the name 'a'"),
+        ("a,a,y\n1,2,3\n", "more than one column named 'a'"),
+        ("a, a ,y\n1,2,3\n", "more than one column named 'a'"),
         ("a,b,y\r1,2,3\r", "end in a carriage return alone"),
         ("1,2,2\n3,4,5\n", "has numbers in its first line, '1', '2', '2'"),
     ],
 )
-def test_first_lines_that_name_no_columns(tmp_path: Path, text: str, message: str) -> None:
+def test_first_lines_without_names_of_columns(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read(write(tmp_path / "table.csv", text), targets="y")
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"file not found: .*none\.csv"):
         read(tmp_path / "none.csv", targets="y")
     with pytest.raises(FileNotFoundError, match="a folder"):
@@ -140,7 +152,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read(tmp_path / "cut.csv.gz", targets="y")
 
 
-def test_dates_are_no_numbers(tmp_path: Path) -> None:
+def test_dates_are_not_numbers(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     frame = pl.DataFrame({"day": ["2024-01-01"], "a": [1], "y": [1]})
     frame.with_columns(pl.col("day").str.to_date()).write_parquet(path)
@@ -149,7 +161,7 @@ def test_dates_are_no_numbers(tmp_path: Path) -> None:
         read(path, targets="y", inputs="day")
 
 
-# names
+# Names
 
 
 @pytest.mark.parametrize(
@@ -180,45 +192,45 @@ def test_names_of_columns(
     line = end[: len(end) // 2] if len(end) > 2 or end == "\n\n" else end
     for name in ("table.csv", "table.csv.gz"):
         path = write(tmp_path / name, f"{header}{line}1,2,3,4{line}5,6,7,8{end}")
-        assert files.frame(path).columns == columns
+        assert read_frame(path).columns == columns
         assert read(path, targets="y").inputs == inputs
         table = read(path, targets="y", inputs=columns[0])  # also one that has no name
         np.testing.assert_array_equal(table.X, [[1], [5]])
 
 
-def test_row_numbers_that_pandas_saved_are_no_inputs(tmp_path: Path) -> None:
+def test_row_numbers_of_pandas_are_not_inputs(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     table = pd.DataFrame({"a": [1.5, 2.5], "y": [3.0, 4.0]})
     for _ in range(4):
         table.to_csv(path)
         assert read(path, targets="y").inputs == ("a",)
         table = pd.read_csv(path)
-        assert files.frame(path).columns == list(table.columns)  # pandas names them likewise
+        assert read_frame(path).columns == list(table.columns)  # pandas names them likewise
 
 
 def test_names_in_parquet_are_treated_like_those_in_csv(tmp_path: Path) -> None:
     path = tmp_path / "table.parquet"
     columns = {"": [0, 1], "__index_level_0__": [0, 1], " a ": [1, 2], "y": [3, 4]}
     pl.DataFrame(columns).write_parquet(path)
-    assert files.frame(path).columns == ["Unnamed: 0", "__index_level_0__", "a", "y"]
+    assert read_frame(path).columns == ["Unnamed: 0", "__index_level_0__", "a", "y"]
     assert read(path, targets=" y").inputs == ("a",)
     pl.DataFrame({"a": [1], "a ": [2], "y": [3]}).write_parquet(path)
-    with pytest.raises(ValueError, match="more than one column of the name 'a'"):
+    with pytest.raises(ValueError, match="more than one column named 'a'"):
         read(path, targets="y")
 
 
 @given(st.lists(words.map(str.strip), unique=True, min_size=1))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_every_name_comes_back(tmp_path: Path, names: list[str]) -> None:
+def test_every_name_is_read_as_it_was_written(tmp_path: Path, names: list[str]) -> None:
     names = ["first", *(name for name in names if name != "first")]
     table = pl.DataFrame({name: [place] for place, name in enumerate(names)})
     table.write_csv(tmp_path / "table.csv")
     table.write_parquet(tmp_path / "table.parquet")
     for name in ("table.csv", "table.parquet"):
-        found = files.frame(tmp_path / name)
+        found = read_frame(tmp_path / name)
         assert found.columns == names
-        assert files.find(found, [f" {name} " for name in names], "table") == tuple(names)
-        row = files.numbers(found, names, "table")
+        assert find_columns(found.columns, [f" {name} " for name in names], "table") == tuple(names)
+        row = numbers(found, names, "table")
         assert [value.tolist() for value in row.values()] == [[i] for i in range(len(names))]
 
 
@@ -231,7 +243,7 @@ def test_other_encodings_are_named(tmp_path: Path, encoding: str, text: str) -> 
         read(path, targets="y")
 
 
-def test_a_path_is_no_pattern(tmp_path: Path) -> None:
+def test_a_path_is_not_a_pattern(tmp_path: Path) -> None:
     write(tmp_path / "flight1.csv", "a,y\n1,2\n")
     write(tmp_path / "flight[1].csv", "a,y\n3,4\n")
     assert read(tmp_path / "flight[1].csv", targets="y").y.tolist() == [[4]]
@@ -239,318 +251,7 @@ def test_a_path_is_no_pattern(tmp_path: Path) -> None:
     assert read(tmp_path / "flight[1].parquet", targets="y").y.tolist() == [[6]]
 
 
-# Neural-Lander: the paper's table
-
-
-def lander_rows() -> Array:
-    return np.random.default_rng(0).normal(size=(4, 16)).round(3)
-
-
-def as_csv(rows: Array, header: tuple[str, ...] | None) -> str:
-    lines = [header] if header is not None else []
-    return "\n".join(",".join(map(str, line)) for line in [*lines, *rows.tolist()]) + "\n"
-
-
-@pytest.mark.parametrize(
-    "header",
-    [None, neural_lander.COLUMNS, tuple(f"Column{i}" for i in range(16))],
-    ids=["no header", "our names", "other names"],
-)
-def test_lander_with_and_without_header(tmp_path: Path, header: tuple[str, ...] | None) -> None:
-    rows = lander_rows()
-    table = neural_lander.load(write(tmp_path / "data.csv", as_csv(rows, header)))
-    assert (table.inputs, table.targets) == (ground_effect.INPUTS, ground_effect.TARGETS)
-    np.testing.assert_array_equal(table.columns["t"], rows[:, 0])
-    np.testing.assert_array_equal(table.X, rows[:, 1:13])
-    np.testing.assert_array_equal(table.y, rows[:, 13:])
-
-
-def test_lander_columns_in_another_order_go_by_name(tmp_path: Path) -> None:
-    rows = lander_rows()
-    text = as_csv(rows[:, ::-1], neural_lander.COLUMNS[::-1])
-    np.testing.assert_array_equal(
-        neural_lander.load(write(tmp_path / "data.csv", text)).y, rows[:, 13:]
-    )
-
-
-def test_lander_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"has 2 columns; expected 16, t z vx.*neural_lander_data"):
-        neural_lander.load(write(tmp_path / "two.csv", "a,b\n1,2\n"))
-    text = as_csv(lander_rows(), neural_lander.COLUMNS).replace("\n", "\n,", 1)
-    with pytest.raises(ValueError, match="more fields than its first line"):
-        neural_lander.load(write(tmp_path / "wide.csv", text))
-    rows = lander_rows()
-    rows[2, 5] = np.nan
-    with pytest.raises(ValueError, match=r"'qx' has no number in the rows 3 \('nan'\)"):
-        neural_lander.load(write(tmp_path / "nan.csv", as_csv(rows, neural_lander.COLUMNS)))
-
-
-def test_lander_reads_the_surrogate(data_folder: Path) -> None:
-    table = neural_lander.load(data_folder / "neural_lander_surrogate.csv.gz")
-    assert len(table) == 28_001
-    assert table.columns["t"][0] == neural_lander.START
-    assert table.columns["t"][-1] == neural_lander.STOP
-
-
-# Neural-Lander: the preprocessing of the raw flight, on one whose force is known
-
-
-def velocity_at(time: Array) -> Array:
-    return np.stack([np.sin(time), 0.5 * np.cos(1.3 * time), 0.3 * np.sin(0.7 * time)], axis=1)
-
-
-def acceleration_at(time: Array) -> Array:
-    return np.stack([np.cos(time), -0.65 * np.sin(1.3 * time), 0.21 * np.cos(0.7 * time)], axis=1)
-
-
-def quaternion_at(time: Array) -> Array:
-    """Tilt about an axis that turns in the ground plane, then a yaw: unit norm at every time."""
-    tilt, yaw = 0.1 * np.sin(0.9 * time), 0.2 * np.sin(0.4 * time)
-    s, c = np.sin(tilt), np.cos(tilt)
-    return np.stack([s * np.cos(yaw), s * np.sin(yaw), c * np.sin(yaw), c * np.cos(yaw)], axis=1)
-
-
-def rotated_vertical(quaternion: Array) -> Array:
-    """q e₃ q*, by the quaternion product itself."""
-
-    def product(p: Array, q: Array) -> Array:
-        vector = p[:, 3:] * q[:, :3] + q[:, 3:] * p[:, :3] + np.cross(p[:, :3], q[:, :3])
-        scalar = p[:, 3] * q[:, 3] - np.sum(p[:, :3] * q[:, :3], axis=1)
-        return np.column_stack([vector, scalar])
-
-    vertical = np.tile([0.0, 0.0, 1.0, 0.0], (len(quaternion), 1))
-    conjugate = quaternion * [-1, -1, -1, 1]
-    return product(product(quaternion, vertical), conjugate)[:, :3]
-
-
-def height_at(time: Array) -> Array:
-    return 1 + 0.3 * np.sin(0.7 * time)
-
-
-def pulses_at(time: Array) -> Array:
-    """Whole microseconds, as recorded, and constant, so that interpolation does not change them."""
-    return np.tile([1500, 1510, 1490, 1505], (len(time), 1))
-
-
-def force_at(time: Array) -> Array:
-    """m a + m g e₃ − T b₃ with the published constants, written down once more."""
-    speed = -0.0026 * pulses_at(time) ** 2 + 17.0948 * pulses_at(time) - 14834.1065
-    thrust = 0.08937873049125099 * 1.225 * 0.23**4 * np.sum(speed**2, axis=1) / 3600
-    weight = 1.47 * np.array([0, 0, 9.81])
-    return (
-        1.47 * acceleration_at(time)
-        + weight
-        - thrust[:, None] * rotated_vertical(quaternion_at(time))
-    )
-
-
-ORIGIN = 1_536_033_093
-STAMP = "rosbagTimestamp,header,seq,stamp,secs,nsecs,frame_id"
-
-
-def stamp(row: int, nanoseconds: int) -> str:
-    seconds, rest = ORIGIN + nanoseconds // 10**9, nanoseconds % 10**9
-    return f"{ORIGIN * 10**9 + nanoseconds},,{row},,{seconds},{rest},'map'"
-
-
-def record(folder: Path, stamps: Callable[[], NDArray[np.int64]]) -> tuple[Path, Path, Path]:
-    """The three raw files, each with its own stamps in nanoseconds after the origin."""
-    pose, velocity, motors = stamps(), stamps(), stamps()
-
-    def number(value: float) -> str:
-        return repr(float(value))
-
-    lines = [f"{STAMP},pose,position,x,y,z,orientation,x,y,z,w"]
-    time = pose / 1e9
-    for row, (at, z, q) in enumerate(zip(pose, height_at(time), quaternion_at(time), strict=True)):
-        lines.append(f"{stamp(row, int(at))},,,0.5,0.1,{number(z)},,{','.join(map(number, q))}")
-    paths = [write(folder / "pose.csv", "\n".join(lines) + "\n")]
-
-    lines = [f"{STAMP},twist,linear,x,y,z,angular,x,y,z"]
-    for row, (at, v) in enumerate(zip(velocity, velocity_at(velocity / 1e9), strict=True)):
-        lines.append(f"{stamp(row, int(at))},,,{','.join(map(number, v))},,0,0,0")
-    paths.append(write(folder / "velocity.csv", "\n".join(lines) + "\n"))
-
-    lines = [f"{STAMP},channels"]
-    for row, (at, p) in enumerate(zip(motors, pulses_at(motors / 1e9), strict=True)):
-        channels = ", ".join(map(str, [*p, 0, 0, 0, 0]))
-        lines.append(f'{stamp(row, int(at))},"[{channels}]"')
-    paths.append(write(folder / "motors.csv", "\n".join(lines) + "\n"))
-    return paths[0], paths[1], paths[2]
-
-
-def on_the_grid() -> NDArray[np.int64]:
-    return np.arange(0, 8 * 10**9 + 1, 10**7)
-
-
-def test_build_recovers_the_force_of_a_known_flight(tmp_path: Path) -> None:
-    """Messages on the grid: only the derivative is approximate, of fourth order in 0.01 s."""
-    table = neural_lander.build(*record(tmp_path, on_the_grid), start=1.0, stop=7.0)
-    time = table.columns["t"]
-    np.testing.assert_allclose(time, 1 + np.arange(601) / 100)
-    np.testing.assert_allclose(table.columns["z"], height_at(time), atol=1e-10)
-    np.testing.assert_allclose(table.X[:, 1:4], velocity_at(time), atol=1e-10)
-    np.testing.assert_allclose(table.X[:, 4:8], quaternion_at(time), atol=1e-10)
-    speed = -0.0026 * 1510**2 + 17.0948 * 1510 - 14834.1065
-    np.testing.assert_allclose(table.columns["u2"], speed / 8000)
-    np.testing.assert_allclose(table.y[2:-2], force_at(time)[2:-2], atol=1e-7)  # N
-
-
-def test_build_has_no_acceleration_at_the_ends(tmp_path: Path) -> None:
-    """As published: the derivative lacks neighbours there, and is zero."""
-    table = neural_lander.build(*record(tmp_path, on_the_grid), start=1.0, stop=2.0)
-    ends = [0, 1, -2, -1]
-    time = table.columns["t"][ends]
-    expected = force_at(time) - 1.47 * acceleration_at(time)
-    np.testing.assert_allclose(table.y[ends], expected, atol=1e-9)
-
-
-def test_build_interpolates_messages_at_uneven_times(tmp_path: Path) -> None:
-    """Stamps off the grid, out of order and twice: linear interpolation errs by h² / 8 · v″."""
-    rng = np.random.default_rng(1)
-
-    def uneven() -> NDArray[np.int64]:
-        stamps = on_the_grid() + rng.integers(-4_000_000, 4_000_000, on_the_grid().size)
-        stamps = np.maximum(stamps, 0)
-        stamps[200:202] = stamps[201:199:-1]
-        stamps[300] = stamps[301]
-        return stamps
-
-    table = neural_lander.build(*record(tmp_path, uneven), start=1.0, stop=7.0)
-    time = table.columns["t"]
-    np.testing.assert_allclose(table.X[:, 1:4], velocity_at(time), atol=1e-4)  # m/s
-    np.testing.assert_allclose(table.X[:, 4:8], quaternion_at(time), atol=1e-5)
-    np.testing.assert_allclose(table.y[2:-2], force_at(time)[2:-2], atol=0.02)  # N
-
-
-def test_build_makes_as_many_rows_as_the_paper_has(tmp_path: Path) -> None:
-    def sparse() -> NDArray[np.int64]:
-        return np.arange(0, 316 * 10**9, 10**8)
-
-    table = neural_lander.build(*record(tmp_path, sparse))
-    assert len(table) == 28_001
-    assert tuple(table.columns) == neural_lander.COLUMNS
-
-
-def test_build_errors(tmp_path: Path) -> None:
-    paths = pose, velocity, motors = record(tmp_path, on_the_grid)
-    with pytest.raises(ValueError, match=r"pose.csv holds the time from 0.00 s to 8.00 s.*35.00 s"):
-        neural_lander.build(*paths)
-    with pytest.raises(ValueError, match=r"start=2.*stop=1.*five rows"):
-        neural_lander.build(*paths, start=2, stop=1)
-    with pytest.raises(ValueError, match=r"motors.csv has 8 columns.*in this order"):
-        neural_lander.build(motors, velocity, pose, start=1, stop=2)
-    with pytest.raises(FileNotFoundError, match=r"none\.csv"):
-        neural_lander.build(tmp_path / "none.csv", velocity, motors)
-
-    lines = velocity.read_text().splitlines()
-    gap = write(tmp_path / "gap.csv", "\n".join(lines[:300] + lines[450:]))
-    with pytest.raises(ValueError, match=r"gap.csv has no messages from 2.98 s to 4.49 s"):
-        neural_lander.build(pose, gap, motors, start=1, stop=7)
-    assert len(neural_lander.build(pose, gap, motors, start=1, stop=2)) == 101
-
-    text = motors.read_text().replace("[1500, 1510,", "[1500, off,", 1)
-    with pytest.raises(ValueError, match=r"'motor 2' has no number in the rows 1 \(' off'\)"):
-        neural_lander.build(pose, velocity, write(tmp_path / "off.csv", text), start=1, stop=2)
-
-
-# Neural-Fly
-
-
-def test_fly_without_a_path_says_where_the_data_are() -> None:
-    with pytest.raises(ValueError, match=r"educational.*github.com/aerorobotics/neural-fly.*pass"):
-        neural_fly.load()
-
-
-@pytest.fixture(scope="module")
-def all_flights(data_folder: Path) -> Path:
-    return data_folder / "neural_fly.csv.gz"
-
-
-def test_fly_conditions(all_flights: Path) -> None:
-    calm = neural_fly.load(all_flights)
-    assert len(calm) == 15_062
-    assert (calm.inputs, calm.targets) == (ground_effect.INPUTS, ground_effect.TARGETS)
-    assert set(calm.columns["condition"]) == {"nowind"}
-    np.testing.assert_array_equal(calm.columns["wind_speed"], 0)
-    assert np.all(np.isfinite(calm.X))
-    np.testing.assert_allclose(np.linalg.norm(calm.X[:, 4:8], axis=1), 1, atol=1e-4)
-
-    everything = neural_fly.load(all_flights, conditions=None)
-    assert len(everything) == 75_326
-    speeds = {
-        str(condition): float(speed)
-        for condition, speed in zip(
-            everything.columns["condition"], everything.columns["wind_speed"], strict=True
-        )
-    }
-    assert speeds == {name: neural_fly.WIND_SPEEDS[name] for name in speeds}
-    assert len(neural_fly.load(all_flights, conditions="35wind")) < len(
-        neural_fly.load(all_flights, conditions=["nowind", "35wind"])
-    )
-
-
-def test_fly_unknown_conditions(all_flights: Path) -> None:
-    message = r"\['storm'\].*'100wind', '35wind', '70p20sint', '70wind', 'nowind'.*None"
-    with pytest.raises(ValueError, match=message):
-        neural_fly.load(all_flights, conditions=["nowind", "storm"])
-    with pytest.raises(ValueError, match="no conditions"):
-        neural_fly.load(all_flights, conditions=())
-
-
-def test_fly_needs_its_columns(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"columns 'z'.*'condition' not found"):
-        neural_fly.load(write(tmp_path / "table.csv", CSV))
-
-
-def published_flight(rows: Array) -> str:
-    """A flight in the form of the authors' repository; rows hold p, v, q, pwm and fa."""
-    lines = [",t,p,v,q,pwm,fa"]
-    for number, row in enumerate(rows):
-        cells = [row[:3], row[3:6], row[6:10], row[10:14], row[14:]]
-        text = ",".join(f'"{json.dumps(cell.tolist())}"' for cell in cells)
-        lines.append(f"{number},{0.02 * number},{text}")
-    return "\n".join(lines) + "\n"
-
-
-def test_fly_reads_the_published_folder(tmp_path: Path) -> None:
-    rng = np.random.default_rng(2)
-    calm, windy = rng.normal(size=(3, 17)), rng.normal(size=(2, 17))
-    write(tmp_path / "custom_figure8_NF-T_nowind.csv", published_flight(calm))
-    write(tmp_path / "custom_figure8_L1_70p20sint.csv", published_flight(windy))
-    write(tmp_path / "notes.csv", "a\n1\n")
-
-    table = neural_fly.load(tmp_path)
-    np.testing.assert_allclose(table.columns["t"], [0, 0.02, 0.04])
-    np.testing.assert_array_equal(table.columns["z"], calm[:, 2])
-    np.testing.assert_array_equal(table.X[:, 1:8], calm[:, 3:10])
-    np.testing.assert_allclose(table.X[:, 8:], calm[:, 10:14] / 1000)
-    np.testing.assert_array_equal(table.y, calm[:, 14:])
-    assert set(table.columns["controller"]) == {"NF-T"}
-
-    both = neural_fly.load(tmp_path, conditions=None)
-    assert tuple(both.columns) == neural_fly.COLUMNS
-    assert both.columns["condition"].tolist() == ["70p20sint"] * 2 + ["nowind"] * 3
-    assert both.columns["wind_speed"].tolist() == [8.5] * 2 + [0.0] * 3
-
-    with pytest.raises(ValueError, match=r"\['35wind'\].*\['70p20sint', 'nowind'\]"):
-        neural_fly.load(tmp_path, conditions="35wind")
-
-
-def test_fly_folder_errors(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no flights; expected files named like.*data/experiment"):
-        neural_fly.load(tmp_path)
-    text = published_flight(np.ones((2, 17)))
-    path = tmp_path / "custom_figure8_NF_nowind.csv"
-    write(path, text.replace('"[1.0, 1.0, 1.0]"', '"[1.0, 1.0"', 1))
-    with pytest.raises(ValueError, match=r"column 'p' cannot be read.*lists of 3 numbers"):
-        neural_fly.load(tmp_path)
-    write(path, text.replace("[1.0, 1.0, 1.0, 1.0]", "[1.0, 1.0]"))
-    with pytest.raises(ValueError, match=r"column 'q' has the shape \(2, 2\).*expected \(2, 4\)"):
-        neural_fly.load(tmp_path)
-
-
-# labels
+# Labels
 
 
 @pytest.mark.parametrize(
@@ -573,7 +274,7 @@ def test_labels_are_whole_numbers_in_their_usual_spelling_or_text(
 ) -> None:
     path = tmp_path / "labels.csv"
     pl.DataFrame({"label": spelled, "x": 1}).write_csv(path)
-    found = files.labels(files.frame(path), "label", path)
+    found = read(path, targets="label", classify=True).labels
     assert found.tolist() == (spelled if expected is None else expected)
 
 
@@ -581,19 +282,21 @@ numbers_as_text = st.integers(-(2**70), 2**70).map(str)
 
 
 @pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".parquet"])
-@given(labels=st.lists(words | numbers_as_text, min_size=1) | st.lists(numbers_as_text, min_size=1))
+@given(
+    spelled=st.lists(words | numbers_as_text, min_size=1) | st.lists(numbers_as_text, min_size=1)
+)
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_different_labels_stay_different(tmp_path: Path, ending: str, labels: list[str]) -> None:
+def test_different_labels_stay_different(tmp_path: Path, ending: str, spelled: list[str]) -> None:
     path = tmp_path / f"labels{ending}"
-    table = pl.DataFrame({"label": labels, "x": 1})
+    table = pl.DataFrame({"label": spelled, "x": 1})
     if ending == ".parquet":
         table.write_parquet(path)
     elif ending == ".csv":
         table.write_csv(path)
     else:
         write(path, table.write_csv())
-    found = files.labels(files.frame(path), "label", path)
-    assert [str(label) for label in found.tolist()] == [label.strip() for label in labels]
+    found = read(path, targets="label", classify=True).labels
+    assert [str(label) for label in found.tolist()] == [label.strip() for label in spelled]
 
 
 @pytest.mark.parametrize(
@@ -620,6 +323,82 @@ def test_labels_of_every_type(column: pl.Series, expected: list[object] | str) -
     table = pl.DataFrame({"label": column})
     if isinstance(expected, str):
         with pytest.raises(ValueError, match=expected):
-            files.labels(table, "label", "table.parquet")
+            labels(table, "label", "table.parquet")
     else:
-        assert files.labels(table, "label", "table.parquet").tolist() == expected
+        assert labels(table, "label", "table.parquet").tolist() == expected
+
+
+def test_a_table_of_labels(tmp_path: Path) -> None:
+    table = read(write(tmp_path / "table.csv", CSV), targets="label", classify=True)
+    assert (table.inputs, table.targets, table.ignored) == (("t", "a", "b", "y"), ("label",), ())
+    assert table.labels.tolist() == ["up", "down"]
+    assert all(table.columns[name].dtype == np.float64 for name in table.inputs)
+    X, y = table.frames()
+    model = LipschitzClassifier((3,), max_iter=2, random_state=0).fit(X, y)
+    assert model.classes_.tolist() == ["down", "up"]
+    assert model.model_.feature_names == table.inputs
+    assert model.model_.target_names == ("label",)
+
+
+# Inputs of a fitted model
+
+
+def test_inputs_are_read_by_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "table.csv", CSV)
+    np.testing.assert_array_equal(read_inputs(path, ["b", "a"], 2), [[2.5, 1], [5.5, 4]])
+    with pytest.raises(ValueError, match=r"column 'A' not found; did you mean 'a'\?"):
+        read_inputs(path, ["A"], 1)
+    with pytest.raises(ValueError, match=r"'label' has no number in the rows 1 \('up'\)"):
+        read_inputs(path, ["label"], 1)
+
+
+def test_inputs_without_names_are_read_by_position(tmp_path: Path) -> None:
+    path = write(tmp_path / "table.csv", ",a,b\n0,1,2\n1,3,4\n")
+    np.testing.assert_array_equal(read_inputs(path, None, 2), [[1, 2], [3, 4]])
+    with pytest.raises(ValueError, match=r"has 2 named columns.*expected its 3 columns"):
+        read_inputs(path, None, 3)
+
+
+def test_a_model_predicts_for_a_file_as_for_its_table(tmp_path: Path) -> None:
+    path = tmp_path / "flight.csv"
+    flight = ground_effect.generate(50)
+    pl.DataFrame(dict(flight.columns)).write_csv(path)
+    table = read(path, targets=flight.targets, inputs=flight.inputs)
+    for name, column in table.columns.items():
+        np.testing.assert_array_equal(column, flight.columns[name])
+    assert table.ignored == ("t",)
+    model = LipschitzRegressor((3,), max_iter=2, random_state=0).fit(*table.frames()).model_
+    assert (model.feature_names, model.target_names) == (table.inputs, table.targets)
+    rows = read_inputs(path, model.feature_names, model.sizes[0])
+    np.testing.assert_array_equal(model.predict(rows), model.predict(table.X))
+
+
+# Without polars
+
+
+def test_a_missing_polars_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = write(tmp_path / "table.csv", CSV)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match=r"table\.csv needs the package polars.*\[app\]"):
+        read(path, targets="y")
+    with pytest.raises(ImportError, match=r"needs the package polars.*greatcircle\[app\]"):
+        ground_effect.generate(2).frames()
+
+
+def test_data_and_datasets_are_imported_without_optional_packages() -> None:
+    code = (
+        "import sys\n"
+        "for name in ('polars', 'pooch', 'filelock', 'pandas', 'jax', 'equinox'):\n"
+        "    sys.modules[name] = None\n"
+        "from greatcircle import datasets\n"
+        "from greatcircle.data import checks, columns, files, rows, scaling, sources, split\n"
+        "assert len(datasets.ground_effect.generate(5).X) == 5\n"
+    )
+    source = str(Path(greatcircle.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": source},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr

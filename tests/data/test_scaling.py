@@ -179,7 +179,7 @@ def test_no_pair_of_inputs_violates_the_bound(name, gap):
 
 @pytest.mark.parametrize("name", GLOBAL)
 def test_the_bound_is_reached(name):
-    """One linear layer that listens to the narrowest column: no smaller bound would hold."""
+    """Use one linear layer that depends only on the column of least spread: the bound is exact."""
     X, Y = data()
     network = Network((3, 2), "identity", bias=True)
     scaling = Scaling.fit(name, X, Y)
@@ -218,21 +218,28 @@ def test_a_lipschitz_budget_is_never_exceeded(name, dtype, budget):
 # The start
 
 
-@pytest.mark.parametrize("headroom", [1.0, 7.5])
+@pytest.mark.parametrize("target_gain", [1.0, 7.5])
 @pytest.mark.parametrize("name", SCALINGS)
-def test_output_makes_targets_as_large_as_the_first_outputs(name, headroom):
+def test_output_makes_targets_as_large_as_the_first_outputs(name, target_gain):
     X, Y = data(rows=30)
     weight = np.arange(30.0)
     network = Network((3, 5, 2), bias=True)
     weights, scaling = initialise(
-        network, X, Y, 0, scaling=name, headroom=headroom, sample_weight=weight, dtype=np.float64
+        network,
+        X,
+        Y,
+        0,
+        scaling=name,
+        target_gain=target_gain,
+        sample_weight=weight,
+        dtype=np.float64,
     )
     outputs = network.predict(weights, scaling.inputs(X))
 
     def rms(values):
         return np.sqrt(np.average(np.sum(values**2, axis=1), weights=weight))
 
-    assert rms(scaling.targets(Y)) == pytest.approx(headroom * rms(outputs), rel=1e-12)
+    assert rms(scaling.targets(Y)) == pytest.approx(target_gain * rms(outputs), rel=1e-12)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -318,9 +325,9 @@ def test_the_test_part_does_not_leak(name):
         ({"radius": -1.0}, "radius is -1.0"),
         ({"radius": (1.0, 2.0, 3.0)}, "radius has 3 entries"),
         ({"dtype": "float16"}, "dtype is 'float16'"),
-        ({"headroom": -1.0}, "headroom is -1.0"),
-        ({"headroom": 0.0}, "headroom is 0.0"),
-        ({"headroom": np.nan}, "headroom is nan"),
+        ({"target_gain": -1.0}, "target_gain is -1.0"),
+        ({"target_gain": 0.0}, "target_gain is 0.0"),
+        ({"target_gain": np.nan}, "target_gain is nan"),
     ],
 )
 def test_bad_arguments_are_named(change, message):

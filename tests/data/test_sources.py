@@ -1,13 +1,13 @@
-"""Rows that are not all in memory."""
+"""Sources of batches, and estimators trained on them."""
 
 import numpy as np
 import polars as pl
 import pytest
 
 from greatcircle import LipschitzRegressor
-from greatcircle.data.streams import Arrays, Batches, Parquet, source
+from greatcircle.data.sources import Arrays, Batches, Parquet, source_of
 from greatcircle.datasets import Table, ground_effect
-from greatcircle.training import training
+from greatcircle.training import data as fit_data
 
 FLIGHT = ground_effect.generate(9000)
 SMOOTH = np.tanh((FLIGHT.X - FLIGHT.X.mean(axis=0)) / FLIGHT.X.std(axis=0))[:, :3]
@@ -46,10 +46,10 @@ def parquet(tmp_path):
 
 @pytest.fixture
 def small_stream(monkeypatch):
-    """Streams as long ones are treated, with few rows."""
-    monkeypatch.setattr(training, "SAMPLE", 1000)
-    monkeypatch.setattr(training, "FIRST_BATCH", 100)
-    monkeypatch.setattr(training, "LARGEST_BATCH", 800)
+    """Lower the size limits, so that a few rows are treated like a long stream."""
+    monkeypatch.setattr(fit_data, "SAMPLE", 1000)
+    monkeypatch.setattr(fit_data, "FIRST_BATCH", 100)
+    monkeypatch.setattr(fit_data, "LARGEST_BATCH", 800)
 
 
 def halves():
@@ -75,13 +75,13 @@ def test_fortran_order_and_slices_are_read_right(tmp_path):
     np.testing.assert_array_equal(part.inputs, TABLE.X[1000:])
 
 
-def test_parquet_pieces_are_rows_of_the_file(parquet):
+def test_runs_of_parquet_rows_are_rows_of_the_file(parquet):
     drawn = Parquet(parquet, list(TABLE.targets), 0)
     assert drawn.names == tuple(TABLE.inputs)
     rows = drawn.draw(100)
     where = [np.flatnonzero(np.all(row == TABLE.X, axis=1))[0] for row in rows.inputs]
     np.testing.assert_array_equal(rows.targets, TABLE.y[where])
-    assert len(np.unique(np.diff(where) == 1)) == 2  # pieces, from several places
+    assert len(np.unique(np.diff(where) == 1)) == 2  # several runs of consecutive rows
     np.testing.assert_array_equal(drawn.draw(6000).inputs, TABLE.X)
 
 
@@ -98,23 +98,23 @@ def test_a_list_of_batches_begins_again():
     assert len(drawn.draw(7)) == 7
     again = drawn.draw(7)
     np.testing.assert_array_equal(again.inputs, TABLE.X[[7, 8, 9, 0, 1, 2, 3]])
-    assert again.weight is not None
+    assert again.sample_weight is not None
 
 
-def test_what_is_in_memory_is_no_stream():
+def test_data_in_memory_are_not_a_source():
     frame = pl.DataFrame({"a": [1.0, 2.0]})
     for X in (TABLE.X, TABLE.X.tolist(), frame):
-        assert source(X, TABLE.y, None, 0) is None
+        assert source_of(X, TABLE.y, None, 0) is None
 
 
-def test_a_list_is_one_of_batches_if_it_holds_tuples_of_arrays():
+def test_a_list_of_tuples_of_arrays_is_a_list_of_batches():
     X, y = TABLE.X[:4], TABLE.y[:4]
     for batches in ([(X, y)], ((X, y, np.ones(4)), (X, y, np.ones(4))), [(pl.DataFrame(X), y)]):
-        assert isinstance(source(batches, None, None, 0), Batches)
-        assert source(batches, y, None, 0) is None
+        assert isinstance(source_of(batches, None, None, 0), Batches)
+        assert source_of(batches, y, None, 0) is None
     rows = [(1.0, 2.0), (np.float64(3.0), np.float64(4.0))]
     for other in ([], rows, [[X, y]], [(X,)], [(X, y), X], ["ab"]):
-        assert source(other, None, None, 0) is None
+        assert source_of(other, None, None, 0) is None
 
 
 def test_a_list_of_batches_trains_like_its_rows():
@@ -131,7 +131,7 @@ def numbered(count):
     return np.arange(count, dtype=float)[:, None]
 
 
-def test_row_numbers_that_pandas_saved_are_no_inputs(parquet, tmp_path):
+def test_row_numbers_of_pandas_are_not_inputs(parquet, tmp_path):
     table = pl.read_parquet(parquet).with_row_index("__index_level_0__")
     table.write_parquet(tmp_path / "index.parquet")
     with_index, plain = (
@@ -165,7 +165,7 @@ def test_rows_held_out_are_never_drawn(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["memmap", "parquet", "loader"])
-def test_a_source_goes_on_where_it_was(parquet, kind):
+def test_a_source_continues_from_a_saved_position(parquet, kind):
     def made():
         if kind == "memmap":
             return Arrays(TABLE.X, TABLE.y, None, 0)
@@ -179,7 +179,7 @@ def test_a_source_goes_on_where_it_was(parquet, kind):
         rows.hold_out(50)
     for count in (7, 1600, 5900):
         first.draw(count)
-    second.seek(first.place)
+    second.seek(first.position)
     for count in (3, 900):
         a, b = first.draw(count), second.draw(count)
         np.testing.assert_array_equal(a.inputs, b.inputs)
@@ -246,26 +246,61 @@ def test_a_short_stream_is_read_and_trained_on_as_a_whole(parquet):
     [
         ("rows.csv", ["fx"], None, "expected a .parquet file"),
         (iter([]), None, None, "X has no rows"),
-        (iter([1]), None, None, r"a batch is a int; expected a tuple \(X, y\)"),
+        (iter([1]), None, None, r"a batch is of type int; expected a tuple \(X, y\)"),
         (iter([(np.ones(3), np.ones(3))]), None, None, "a batch has shapes"),
         (iter([(np.ones((3, 1)), np.ones(4))]), None, None, "same number of rows"),
         (iter([]), np.ones(3), None, "expected y=None"),
         (iter([]), None, np.ones(3), "sample_weight cannot be given"),
     ],
 )
-def test_bad_streams_are_named(X, y, weight, message):
+def test_bad_sources_are_named(X, y, weight, message):
     with pytest.raises(ValueError, match=message):
         model().fit(X, y, weight)
 
 
-def test_bad_parquet_is_named(parquet, tmp_path):
-    with pytest.raises(ValueError, match="y names drag; the columns are z, vx"):
+def test_bad_parquet_data_are_named(parquet, tmp_path):
+    with pytest.raises(ValueError, match=r"column 'drag' not found \(columns: 'z', 'vx'"):
         model().fit(parquet, ["drag"])
     with pytest.raises(ValueError, match="names the target columns"):
         model().fit(parquet, 3)
     pl.DataFrame({"a": [1.0], "where": ["sea"], "y": [2.0]}).write_parquet(tmp_path / "w.parquet")
-    with pytest.raises(ValueError, match="columns without numbers: where"):
+    with pytest.raises(ValueError, match="non-numeric columns: where"):
         model().fit(tmp_path / "w.parquet", "y")
+
+
+def test_a_missing_parquet_file_is_named():
+    with pytest.raises(FileNotFoundError, match=r"file not found: missing\.parquet"):
+        model().fit("missing.parquet", "y")
+
+
+def test_a_similar_name_of_a_target_is_suggested(parquet):
+    with pytest.raises(ValueError, match=r"column 'FX' not found; did you mean 'fx'\?"):
+        model().fit(parquet, ["FX"])
+
+
+@pytest.mark.parametrize("kind", ["memmap", "parquet", "batches"])
+def test_rows_are_checked_when_they_are_drawn(tmp_path, kind):
+    X, y = np.ones((50, 2)), np.ones(50)
+    X[:, 1], y[-1] = np.arange(50.0), np.inf
+    X[7, 0] = np.nan
+
+    def drawn(X, y, weight=None):
+        if kind == "memmap":
+            return Arrays(X, y, weight, 0).draw(50)
+        if kind == "parquet":
+            path = tmp_path / "rows.parquet"
+            pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y}).write_parquet(path)
+            return Parquet(path, "y", 0).draw(50)
+        return Batches([(X, y) if weight is None else (X, y, weight)]).draw(50)
+
+    with pytest.raises(ValueError, match="X has 1 entries that are NaN or infinite in a batch"):
+        drawn(X, y)
+    with pytest.raises(ValueError, match="y has 1 entries that are NaN or infinite in a batch"):
+        drawn(np.nan_to_num(X), y)
+    assert len(drawn(np.nan_to_num(X), np.ones(50))) == 50
+    if kind != "parquet":
+        with pytest.raises(ValueError, match="sample_weight must be finite, non-negative"):
+            drawn(np.nan_to_num(X), np.ones(50), -np.ones(50))
 
 
 def test_lengths_must_agree(mapped):

@@ -1,4 +1,4 @@
-"""Which rows train and which test."""
+"""Training and test parts."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_labels_are_in_both_parts_in_proportion(sizes, fraction):
         assert abs(np.sum(labels[test] == label) - fraction * size) <= len(sizes)
 
 
-def test_mistakes():
+def test_wrong_arguments():
     for arguments, message in (
         ({"count": 1}, "1 row cannot be split"),
         ({"count": 9, "fraction": 1.0}, "test fraction is 1"),

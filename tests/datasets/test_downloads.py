@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_files import on_the_grid, record
+from test_neural_lander import on_the_grid, record
 
 from greatcircle.datasets import DownloadError, download, neural_lander
 
@@ -116,7 +116,7 @@ def test_a_good_file_is_downloaded_once(server: Server, cache: Path) -> None:
 
 FAILURES = {
     "tampered.csv": r"sent \d+ bytes with the git blob id",
-    "short.csv": "cut short, altered on the way, or replaced",
+    "short.csv": "cut short, altered, or replaced",
     "empty.csv": "sent 0 bytes",
     "truncated.csv": "could not be downloaded",
     "missing.csv": "could not be downloaded .*404",
@@ -130,7 +130,7 @@ FAILURES = {
 def test_a_failure_leaves_nothing_and_says_what_to_do(
     server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    if name == "stalled.csv":  # the others must fail for their own reason, on a busy machine too
+    if name == "stalled.csv":  # others must not time out on a busy machine
         monkeypatch.setattr(download, "TIMEOUT", 0.5)
     with pytest.raises(DownloadError, match=FAILURES[name]) as caught:
         download.fetch(server.url(name), "data.csv", git_blob(GOOD))

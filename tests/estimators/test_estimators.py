@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import NotFittedError
 
 from greatcircle import LipschitzRegressor, certificate, directions, steps
+from greatcircle.bounded import budget
 from greatcircle.datasets import ground_effect
 from small import ACTIVATION_NAMES, thinned
 
@@ -81,7 +82,7 @@ def test_names_and_objects_are_the_same_method():
         return model(method=method, hidden_layer_sizes=(6,), max_iter=4).fit(X, y).predict(X)
 
     names = predicted(("hager-zhang", "taylor4"))
-    objects = predicted((directions.ConjugateGradient("hager-zhang"), steps.Taylor(4)))
+    objects = predicted((directions.ConjugateGradient(directions.HagerZhang()), steps.Taylor(4)))
     np.testing.assert_array_equal(names, objects)
     assert np.any(names != predicted(("steepest", "taylor4")))
 
@@ -108,7 +109,7 @@ def test_predictions_respect_the_bound_in_the_units_of_the_data(scaling):
         gain = m.scaling_.standard_bound(certificate.tight(m.layers()[0]).value)
         assert np.all(far <= gain * weights + 1e-9)
         assert m.certificate_.value <= gain / m.scaling_.spread.min() * (1 + 1e-9)
-        assert m.certificate_.value <= m.history_["lipschitz"][-1]
+        assert m.certificate_.value <= m.history_["spectral_bound"][-1]
 
 
 def test_with_the_papers_scaling_the_bound_is_per_unit_of_the_scaled_inputs():
@@ -135,7 +136,7 @@ def test_a_lipschitz_budget_is_respected_and_used(method, scaling, activation):
         assert certificate.verify(m.certificate_, m)
         far, a, b = moved(m)
         assert np.all(far <= lipschitz * np.linalg.norm(a - b, axis=1) + 1e-5)
-        assert m.history_["lipschitz"][-1] == lipschitz
+        assert m.history_["spectral_bound"][-1] >= m.certificate_.value
 
 
 def test_a_budget_that_does_not_bind_does_not_raise_the_bound():
@@ -145,15 +146,37 @@ def test_a_budget_that_does_not_bind_does_not_raise_the_bound():
     assert wide.loss_ < free.loss_
 
 
-def test_ctrl_c_before_the_first_round_within_a_budget_keeps_what_there_is(monkeypatch):
+def test_ctrl_c_before_the_first_round_within_a_budget_keeps_the_free_fit(monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("greatcircle.bounded.budget.descend_within", interrupt)
+    monkeypatch.setattr("greatcircle.bounded.budget.fit_within", interrupt)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         m = model(lipschitz=0.5, max_iter=3).fit(TABLE.X, TABLE.y)
     assert (m.outcome_, m.n_iter_) == ("interrupted", 3)
     assert m.certificate_.value <= 0.5
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_ctrl_c_after_the_last_iteration_within_a_budget(early_stopping, monkeypatch):
+    """Until then the bound has been computed once, before the run within the budget."""
+    bound, calls = budget.certified_bound, []
+
+    def interrupt(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return bound(*arguments)
+
+    monkeypatch.setattr(budget, "certified_bound", interrupt)
+    X, y = TABLE.X[:300], TABLE.y[:300]
+    settings = {"max_iter": 3, "early_stopping": early_stopping, "dtype": "float64"}
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        m = model(lipschitz=0.5, **settings).fit(X, y)
+    assert (m.outcome_, m.n_iter_) == ("interrupted", 3)
+    assert m.certificate_.value <= 0.5
+    loss = np.mean(np.sum((m.predict(X) - y) ** 2, axis=1)) / 2
+    assert m.loss_ == pytest.approx(loss, rel=0.2 if early_stopping else 1e-9)  # of fewer rows
 
 
 @pytest.mark.parametrize("more", [{"early_stopping": True}, {"batch_size": 64}])
@@ -199,7 +222,7 @@ def test_same_seed_same_bits_and_clone():
     assert np.any(m.predict(TABLE.X) != other.predict(TABLE.X))
 
 
-def test_tol_ends_a_run_that_no_longer_gains():
+def test_tol_ends_a_run_whose_loss_hardly_falls():
     m = model(max_iter=500, tol=0.5).fit(TABLE.X, TABLE.y)
     assert m.outcome_ == "converged"
     assert m.n_iter_ < 500
@@ -243,7 +266,7 @@ def test_huber_is_not_moved_by_outliers_as_squared_is():
     assert errors["huber"] < 0.8 * errors["squared"]
 
 
-def test_training_that_fails_says_so():
+def test_training_that_fails_warns():
     with pytest.warns(ConvergenceWarning, match=r"0 iterations.*float64"):
         model(method="ad", scaling="paper", hidden_layer_sizes=(20,) * 20).fit(TABLE.X, TABLE.y)
 
@@ -350,7 +373,7 @@ def test_early_stopping_keeps_the_weights_that_were_best_on_unseen_rows():
     np.testing.assert_array_equal(again.predict(X), m.predict(X))
 
 
-def test_warm_start_goes_on():
+def test_a_warm_start_continues():
     X, y = TABLE.X[:200], TABLE.y[:200]
     m = model(hidden_layer_sizes=(6,), max_iter=5, warm_start=True).fit(X, y)
     first = m.loss_
@@ -364,6 +387,15 @@ def test_warm_start_goes_on():
         m.fit(X, y)
     with pytest.raises(ValueError, match="y has 1 columns, but LipschitzRegressor was fitted"):
         m.set_params(hidden_layer_sizes=(6,)).fit(X, y[:, 0])
+
+
+def test_a_warm_start_may_change_the_method():
+    X, y = TABLE.X[:200], TABLE.y[:200]
+    m = model(hidden_layer_sizes=(6,), max_iter=3, warm_start=True).fit(X, y)
+    for method in ("gauss-newton", "conjugate-gradient", "steepest", "auto"):
+        before = m.loss_
+        m.set_params(method=method if method == "auto" else (method, "curvature")).fit(X, y)
+        assert m.loss_ < before
 
 
 def test_partial_fit_is_one_iteration_a_call():
@@ -388,7 +420,7 @@ def test_callbacks_see_every_iteration_and_may_stop():
     assert (m.n_iter_, m.outcome_, m.reason_) == (3, "stopped", "a callback asked to stop")
     assert [r.iteration for r in late] == [1, 2, 3]
     assert [r.loss for r in seen] == m.history_["loss"].tolist()
-    assert seen[-1].lipschitz >= m.certificate_.value
+    assert seen[-1].spectral_bound >= m.certificate_.value
 
 
 def test_history_is_a_table():

@@ -1,3 +1,5 @@
+"""Sweeps: every run is stored once, whatever is killed."""
+
 import json
 import os
 import signal
@@ -13,19 +15,20 @@ import pytest
 
 import sweep_script
 from greatcircle.experiments import sweep as sweeps
-from greatcircle.experiments.sweep import CLOCK, Job, Store, sweep
+from greatcircle.experiments.run import Job
+from greatcircle.experiments.sweep import TIMINGS, Store, sweep
 from small import thinned
 from sweep_script import JOBS
 
 SCRIPT = Path(sweep_script.__file__)
 
 
-def without_clock(rows):
-    """Rows by key, less what a repetition does not repeat."""
+def without_timings(rows):
+    """Return rows by key, without results that differ when a run is repeated."""
     kept = {}
     for row in rows:
         assert row["key"] not in kept, "a run was repeated"
-        result = {k: v for k, v in row.get("result", {}).items() if k not in CLOCK}
+        result = {k: v for k, v in row.get("result", {}).items() if k not in TIMINGS}
         kept[row["key"]] = row | {"result": result}
     return kept
 
@@ -38,7 +41,7 @@ def whole(tmp_path_factory):
     return folder
 
 
-def test_every_job_is_one_row(whole):
+def test_every_job_has_one_row(whole):
     rows = Store(whole / "runs.jsonl").rows()
     assert len(rows) == len(JOBS)
     assert all("result" in row for row in rows)
@@ -61,7 +64,7 @@ def has_more_rows(store, than):
 
 @pytest.mark.parametrize("kills", thinned((1, 10), 2))
 def test_kill_at_random_moments_loses_and_repeats_nothing(whole, kills):
-    """Each time once there is a new row: before, there would be nothing to lose."""
+    """Kill once there is a new row: before, there would be nothing to lose."""
     rng = np.random.default_rng(kills)
     folder = whole.parent / f"killed{kills}"
     store = Store(folder / "runs.jsonl")
@@ -70,13 +73,13 @@ def test_kill_at_random_moments_loses_and_repeats_nothing(whole, kills):
         process = subprocess.Popen([sys.executable, SCRIPT, folder], start_new_session=True)
         try:
             wait_for(partial(has_more_rows, store, min(before, len(JOBS) - 1)), 300, 0.01)
-            time.sleep(rng.uniform(0, 1))  # some of the next runs, or the compiling of them
+            time.sleep(rng.uniform(0, 1))  # during the next runs, or their compilation
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     subprocess.run([sys.executable, SCRIPT, folder], check=True)
-    expected = without_clock(Store(whole / "runs.jsonl").rows())
-    assert without_clock(store.rows()) == expected
+    expected = without_timings(Store(whole / "runs.jsonl").rows())
+    assert without_timings(store.rows()) == expected
 
 
 def test_a_line_cut_short_is_dropped_and_its_run_repeated(tmp_path):
@@ -101,7 +104,7 @@ def test_one_writer_at_a_time(tmp_path):
         pass
 
 
-def test_a_run_that_fails_is_recorded_and_the_sweep_goes_on(tmp_path):
+def test_a_failed_run_is_recorded_and_the_sweep_continues(tmp_path):
     good = Job("kronecker", "curvature", "auto", "standard", (3,), 2, 0)
     bad = Job("steepest", "curvature", "paper", "paper", (0,), 2, 0)
     store = Store(tmp_path / "runs.jsonl")
@@ -111,7 +114,7 @@ def test_a_run_that_fails_is_recorded_and_the_sweep_goes_on(tmp_path):
     assert len(store.rows()) == 2
 
 
-def test_the_key_is_everything_that_decides_the_result():
+def test_the_key_depends_on_everything_that_determines_the_result():
     table = sweep_script.table()
     data = sweeps.fingerprint(table)
     keys = {sweeps.key(job, data) for job in JOBS}
@@ -127,13 +130,13 @@ def test_the_key_is_everything_that_decides_the_result():
 def test_results_do_not_depend_on_the_number_of_workers(whole, tmp_path):
     store = Store(tmp_path / "runs.jsonl")
     sweep(sweep_script.table(), JOBS[:4], store, workers=1)
-    expected = without_clock(Store(whole / "runs.jsonl").rows())
-    for key, row in without_clock(store.rows()).items():
+    expected = without_timings(Store(whole / "runs.jsonl").rows())
+    for key, row in without_timings(store.rows()).items():
         assert row == expected[key]
 
 
 def test_a_dask_cluster_that_loses_a_worker_loses_no_run(tmp_path):
-    pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    pytest.importorskip("distributed", reason="distributed is not installed")
     from distributed import Client
 
     path = os.pathsep.join(filter(None, [str(SCRIPT.parent), os.environ.get("PYTHONPATH")]))

@@ -1,4 +1,4 @@
-"""ONNX in onnxruntime, CasADi and its generated C, PyTorch and NumPy files on their own."""
+"""Exported files where they run: onnxruntime, CasADi and its generated C, PyTorch, NumPy."""
 
 import json
 import subprocess
@@ -23,7 +23,7 @@ from exported import (
     run,
 )
 from greatcircle.data.scaling import SCALINGS
-from greatcircle.export import numbers, onnx, standalone
+from greatcircle.export import export, onnx, round_model
 from small import ACTIVATION_NAMES, thinned
 
 DTYPES = ("float64", "float32")
@@ -31,10 +31,10 @@ DTYPES = ("float64", "float32")
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("activation", "scaling"), CASES)
-def test_onnxruntime_gives_what_numpy_does(activation, scaling, dtype, tmp_path):
+def test_onnxruntime_agrees_with_numpy(activation, scaling, dtype, tmp_path):
     runtime = pytest.importorskip("onnxruntime")
     of = case(activation, scaling)
-    of.model.export(tmp_path / "net.onnx", dtype=dtype, jacobian=True, units={"x0": "m"})
+    export(of.model, tmp_path / "net.onnx", dtype=dtype, jacobian=True, units={"x0": "m"})
     session = runtime.InferenceSession(
         str(tmp_path / "net.onnx"), providers=["CPUExecutionProvider"]
     )
@@ -47,17 +47,17 @@ def test_onnxruntime_gives_what_numpy_does(activation, scaling, dtype, tmp_path)
         assert np.all(np.isnan(found))
     texts = session.get_modelmeta().custom_metadata_map
     assert json.loads(texts["inputs"]) == [f"x{i}" for i in range(12)]
-    assert json.loads(texts["outputs"]) == list(of.model.target_names_)
+    assert json.loads(texts["outputs"]) == list(of.model.target_names)
     assert json.loads(texts["units"]) == {"x0": "m"}
-    assert texts["model_sha256"] == of.model.certificate_.digest
-    certificate = of.model.certificate_
+    assert texts["model_sha256"] == of.model.certificate.digest
+    certificate = of.model.certificate
     bound = float(texts["lipschitz"])
     assert certificate.value <= bound <= certificate.value * (1 + certificate.margin)
 
 
 @pytest.mark.parametrize("activation", ACTIVATION_NAMES)
 def test_onnxruntime_is_exact_in_double_precision(activation):
-    """Shapes with layers of one unit: onnxruntime folds factors of one element, in float32."""
+    """Layers of one unit matter: onnxruntime folds factors of one element in float32."""
     runtime = pytest.importorskip("onnxruntime")
     pytest.importorskip("onnx")
     options = runtime.SessionOptions()
@@ -68,27 +68,27 @@ def test_onnxruntime_is_exact_in_double_precision(activation):
     for i, (sizes, bias) in enumerate(product(shapes, (True, False))):
         kind = sizes, SCALINGS[i % 3], bias
         model = handmade(sizes, activation, kind[1], bias=bias)
-        of = numbers(model, name="net")
-        data = onnx.model(of, jacobian=True).SerializeToString()
+        of = round_model(model, name="net")
+        data = onnx.model_proto(of, jacobian=True).SerializeToString()
         session = runtime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         x = np.random.default_rng(i).standard_normal((6, sizes[0]))
         x += np.sign(x)  # |x| >= 1, where the bound holds for every scaling
         y, jac = session.run(None, {"x": x})
         expected, _ = outputs(model, x)
         assert np.max(np.abs(y - expected)) <= 1e-14 * np.max(np.abs(expected)), kind
-        slopes = standalone.jacobians(of.parameters, x)
+        slopes = of.parameters.model.jacobian(x)
         assert np.max(np.abs(jac - slopes)) <= 1e-14 * of.bound, kind
 
 
 def test_no_constant_factor_stands_beside_a_matrix_product():
-    """Whatever a runtime folds into it, the numbers of the file stay as they were certified."""
+    """Whatever a runtime folds, it computes with the numbers that were certified."""
     package = pytest.importorskip("onnx")
     for activation, sizes, bias in product(
         ACTIVATION_NAMES, [(1, 1), (1, 1, 1), (1, 1, 1, 1)], (True, False)
     ):
         for kind, dtype in product(SCALINGS, DTYPES):
-            of = numbers(handmade(sizes, activation, kind, bias=bias), name="net", dtype=dtype)
-            graph = onnx.model(of, jacobian=True).graph
+            of = round_model(handmade(sizes, activation, kind, bias=bias), name="net", dtype=dtype)
+            graph = onnx.model_proto(of, jacobian=True).graph
             constants = {c.name: package.numpy_helper.to_array(c) for c in graph.initializer}
             products = [node for node in graph.node if node.op_type == "MatMul"]
             beside = {name for node in products for name in (*node.input, *node.output)}
@@ -98,14 +98,14 @@ def test_no_constant_factor_stands_beside_a_matrix_product():
                     assert not set(node.input) & set(constants), (activation, kind, node)
             stored = [c.tobytes() for c in constants.values()]
             p = of.parameters
-            scaling = () if p.normalise else (p.shift, p.scale)
-            for array in (*p.matrices, p.gain, p.target_shift, *scaling):
+            scaling = () if p.normalise else (p.input_shift, p.input_scale)
+            for array in (*p.matrices, p.output_scale, p.output_shift, *scaling):
                 assert array.tobytes() in stored
 
 
 def test_onnx_without_the_jacobian(tmp_path):
     package = pytest.importorskip("onnx")
-    case().model.export(tmp_path / "net.onnx")
+    export(case().model, tmp_path / "net.onnx")
     graph = package.load(tmp_path / "net.onnx").graph
     assert [output.name for output in graph.output] == ["y"]
     used = {name for node in graph.node for name in node.input}
@@ -113,10 +113,10 @@ def test_onnx_without_the_jacobian(tmp_path):
 
 
 @pytest.mark.parametrize(("activation", "scaling"), CASES)
-def test_casadi_gives_what_numpy_does(activation, scaling, tmp_path):
+def test_casadi_agrees_with_numpy(activation, scaling, tmp_path):
     casadi = pytest.importorskip("casadi")
     of = case(activation, scaling)
-    of.model.export(tmp_path / "net.casadi")
+    export(of.model, tmp_path / "net.casadi")
     function = casadi.Function.load(str(tmp_path / "net.casadi"))
     jacobian = function.jacobian()
     x = inputs(of.model, "float64")
@@ -127,15 +127,15 @@ def test_casadi_gives_what_numpy_does(activation, scaling, tmp_path):
         assert np.all(np.isnan(np.array(function(row))))
         assert np.all(np.isnan(np.array(jacobian(row, 0))))
     facts = json.loads((tmp_path / "net.json").read_text())
-    assert facts["lipschitz"] == of.model.certificate_.value
-    assert facts["outputs"] == list(of.model.target_names_)
+    assert facts["lipschitz"] == of.model.certificate.value
+    assert facts["outputs"] == list(of.model.target_names)
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_casadis_own_c(compiler, tmp_path, monkeypatch):
+def test_c_code_generated_by_casadi(compiler, tmp_path, monkeypatch):
     casadi = pytest.importorskip("casadi")
     of = case("elu")
-    of.model.export(tmp_path / "net.casadi")
+    export(of.model, tmp_path / "net.casadi")
     function = casadi.Function.load(str(tmp_path / "net.casadi"))
     monkeypatch.chdir(tmp_path)
     generator = casadi.CodeGenerator("generated.c")
@@ -158,7 +158,7 @@ def test_casadis_own_c(compiler, tmp_path, monkeypatch):
 def test_a_torch_file(activation, scaling, dtype, tmp_path):
     torch = pytest.importorskip("torch")
     of = case(activation, scaling)
-    of.model.export(tmp_path / "net.py", to="torch", dtype=dtype)
+    export(of.model, tmp_path / "net.py", to="torch", dtype=dtype)
     module = imported(tmp_path / "net.py").net()
     x = inputs(of.model, dtype)
     assert_near(of, module(torch.tensor(x)).numpy(), x, LIMITS[dtype])
@@ -172,7 +172,7 @@ def test_a_torch_file(activation, scaling, dtype, tmp_path):
 @pytest.mark.parametrize(("activation", "scaling"), CASES)
 def test_a_numpy_file(activation, scaling, dtype, tmp_path):
     of = case(activation, scaling)
-    of.model.export(tmp_path / "net.py", to="numpy", dtype=dtype)
+    export(of.model, tmp_path / "net.py", to="numpy", dtype=dtype)
     module = imported(tmp_path / "net.py")
     x = inputs(of.model, dtype)
     y, jac = module.evaluate(x), module.jacobian(x[:300])
@@ -190,7 +190,7 @@ def test_a_numpy_file(activation, scaling, dtype, tmp_path):
 @pytest.mark.parametrize("to", ["numpy", pytest.param("torch", marks=pytest.mark.slow)])
 def test_the_files_stand_alone(to, tmp_path):
     pytest.importorskip(to)
-    case().model.export(tmp_path / "net.py", to=to)
+    export(case().model, tmp_path / "net.py", to=to)
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import net; "
         "print('greatcircle' in sys.modules, 'jax' in sys.modules, net.LIPSCHITZ > 0)"

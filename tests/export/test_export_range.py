@@ -1,4 +1,4 @@
-"""The model and its exports agree for inputs of every size that floating point has."""
+"""Models and their exports agree for inputs of every magnitude."""
 
 from dataclasses import replace
 
@@ -7,13 +7,14 @@ import pytest
 
 from exported import C, handmade, imported, outputs, program
 from greatcircle.data.rows import row_norms, unit_rows
+from greatcircle.export import export
 
 DTYPES = ("float64", "float32")
 LIMITS = {"float64": 1e-14, "float32": 2e-6}
 
 
 def sizes(dtype):
-    """Powers of ten from the smallest number to the largest, and the ends of the ranges."""
+    """Return powers of ten from the smallest number to the largest, and the ends of the range."""
     kind = np.finfo(dtype)
     ends = np.array([kind.smallest_subnormal, kind.tiny, kind.max / 2, kind.max])
     powers = 10.0 ** np.arange(-323, 309)
@@ -22,7 +23,7 @@ def sizes(dtype):
 
 
 def rows(dtype, columns=3):
-    """Rows of every size: mixed signs, equal entries, one entry, the ends together, zero."""
+    """Return rows of every magnitude: mixed signs, equal entries, one entry, both ends, zero."""
     rng, kind, column = np.random.default_rng(0), np.finfo(dtype), sizes(dtype)[:, None]
     with np.errstate(under="ignore"):
         some = column * rng.uniform(-1, 1, (len(column), columns)).astype(dtype)
@@ -33,7 +34,7 @@ def rows(dtype, columns=3):
 
 
 def exact_units(x):
-    """x/‖x‖ after a division by a power of two, which is exact."""
+    """Return x/‖x‖ after a division by a power of two, which is exact."""
     _, exponent = np.frexp(np.max(np.abs(x), axis=1, keepdims=True))
     unit = np.ldexp(x.astype(np.float64), -exponent)
     norm = np.linalg.norm(unit, axis=1, keepdims=True)
@@ -55,10 +56,10 @@ def test_rows_of_every_size_have_norm_one(dtype):
 
 
 def exported(to, model, folder, dtype):
-    """A function from rows to outputs and derivatives."""
+    """Return a function from rows to outputs and derivatives."""
     suffix = {"c": "c", "onnx": "onnx", "casadi": "casadi"}.get(to, "py")
     path = folder / f"net.{suffix}"
-    model.export(path, to=to, dtype=dtype, jacobian=True)
+    export(model, path, to=to, dtype=dtype, jacobian=True)
     if to == "c":
         program("gcc")
         return lambda x: C(path)(x, 2, jacobian=True)
@@ -106,11 +107,12 @@ def test_normalised_inputs_of_every_size(to, dtype, tmp_path):
 @pytest.mark.parametrize("activation", ["relu", "tanh", "arctan"])
 @pytest.mark.parametrize(("to", "dtype"), FILES)
 def test_scaled_inputs_of_every_size(to, dtype, activation, tmp_path):
-    """Where the scaled input overflows too: a bounded activation is then at its limit."""
+    """Covers inputs that overflow when scaled: a bounded activation then saturates."""
     if (to, dtype) == ("casadi", "float32"):
         pytest.skip("CasADi computes in float64")
     model = handmade((1, 3, 2), activation)
-    model.scaling_ = replace(model.scaling_, spread=np.array([0.01]))
+    scaling = replace(model.scaling, spread=np.array([0.01]))
+    model = replace(model, scaling=scaling)
     x = rows(dtype, 1)
     y, _ = exported(to, model, tmp_path, dtype)(x)
     with np.errstate(all="ignore"):

@@ -1,3 +1,5 @@
+"""Spheres and great circles against the oracle, and their properties."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,7 +24,7 @@ def points_and_tangents(seed, dtype=np.float64):
 
 
 @given(seed=st.integers(0, 10_000))
-def test_projection_is_the_oracles_tangent_and_idempotent(seed):
+def test_projection_agrees_with_the_oracle_and_is_idempotent(seed):
     with precision(np.float64):
         points, tangents, ambient = points_and_tangents(seed)
         again = sphere.project(points, tangents, RADII)
@@ -49,17 +51,17 @@ def test_angle_measures_the_turn(seed, angle):
         headings = sphere.normalise(tangents)
         moved = sphere.turn(points, headings, angle, RADII)
         np.testing.assert_allclose(sphere.angles(points, moved), angle, atol=1e-14, rtol=1e-13)
-        whole = sphere.distance(points, moved)
-        np.testing.assert_allclose(whole, np.sqrt(3) * angle, atol=1e-14, rtol=1e-13)
+        distance = sphere.distance(points, moved)
+        np.testing.assert_allclose(distance, np.sqrt(3) * angle, atol=1e-14, rtol=1e-13)
 
 
 @pytest.mark.usefixtures("x64")
-def test_tiny_and_nearly_opposite_angles_keep_their_digits():
+def test_angles_near_zero_and_pi_are_accurate():
     x = jnp.array([[1.0, 0.0]])
     for angle in (1e-12, np.pi - 1e-9):
         y = jnp.array([[np.cos(angle), np.sin(angle)]])
         assert abs(float(sphere.angles(x, y)[0]) - angle) < 1e-15 + 1e-12 * min(angle, 1e-3)
-    # The literal arccos of the paper cannot see the first of them.
+    # The paper's arccos returns zero for the first of them.
     assert oracle.distance(np.asarray(x), np.array([[np.cos(1e-12), 1e-12]]), 1.0) == 0
 
 
@@ -78,27 +80,27 @@ def test_transport_is_an_isometry_onto_the_tangent_space(seed, angle):
 
 
 @given(seed=st.integers(0, 10_000), angle=st.floats(0.01, 3))
-def test_transport_takes_the_velocity_along(seed, angle):
-    """A geodesic is the curve whose velocity is transported into itself."""
+def test_transport_maps_the_velocity_to_the_velocity(seed, angle):
+    """The velocity of a geodesic is parallel along it."""
     with precision(np.float64):
         points, headings, _ = points_and_tangents(seed)
         velocity = sphere.scale(headings, RADII)
-        carried = sphere.transport(points, headings, angle, velocity, RADII)
+        transported = sphere.transport(points, headings, angle, velocity, RADII)
         _, derivative = jax.jvp(
             lambda t: sphere.turn(points, headings, t, RADII), (jnp.asarray(angle),), (1.0,)
         )
-        for a, b in zip(carried, derivative, strict=True):
+        for a, b in zip(transported, derivative, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-11)
 
 
 @pytest.mark.parametrize("angle", thinned((1e-2, 1e-4, 1e-3, 1e-1), 4))
 def test_norm_survives_a_hundred_thousand_float32_turns(angle):
-    """Each turn along a fresh random tangent, all compiled into one loop."""
+    """Each turn along a new random tangent, all in one compiled loop."""
     shape, radius = (25, 30), 1.7
     rng = np.random.default_rng(0)
     start = jnp.asarray(sphere.random_point(rng, shape, radius))
 
-    def one(carry, key):
+    def random_turn(carry, key):
         x, worst = carry
         heading = sphere.normalise(sphere.project(x, jax.random.normal(key, shape), radius))
         x = sphere.turn(x, heading, angle, radius)
@@ -106,17 +108,17 @@ def test_norm_survives_a_hundred_thousand_float32_turns(angle):
 
     keys = jax.random.split(jax.random.key(1), 100_000)
     optimised = jax.jit(
-        lambda x: jax.lax.scan(one, (x, jnp.zeros(())), keys),
+        lambda x: jax.lax.scan(random_turn, (x, jnp.zeros(())), keys),
         compiler_options={"xla_backend_optimization_level": 3},
     )
     (end, worst), _ = optimised(start)
     assert end.dtype == jnp.float32
     assert float(worst) / radius < 1e-6
     assert abs(np.linalg.norm(np.asarray(end, np.float64)) / radius - 1) < 1e-6
-    assert float(sphere.distance(start, end)) > 10 * angle  # it did go somewhere
+    assert float(sphere.distance(start, end)) > 10 * angle  # the point has moved
 
 
-def test_zero_heading_stays_and_zero_matrix_is_not_divided():
+def test_zero_headings_and_zero_matrices_stay():
     x = jnp.asarray(sphere.random_point(np.random.default_rng(0), (3, 3)))
     np.testing.assert_allclose(sphere.turn(x, jnp.zeros((3, 3)), 1.0), x, rtol=1e-6)
     np.testing.assert_array_equal(sphere.normalise(jnp.zeros((3, 3))), 0)
@@ -137,7 +139,7 @@ def test_random_points_are_on_their_spheres_and_repeatable():
         assert abs(np.linalg.norm(a) / r - 1) < 1e-6
 
 
-def test_one_matrix_is_a_product_of_one():
+def test_one_matrix_gives_the_same_as_a_tuple_of_one():
     x = sphere.random_point(np.random.default_rng(0), (3, 2), 2.0)
     v = np.ones((3, 2), np.float32)
     np.testing.assert_array_equal(sphere.project(x, v, 2.0), sphere.project((x,), (v,), 2.0)[0])

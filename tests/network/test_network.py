@@ -14,7 +14,7 @@ from greatcircle._runtime.precision import precision
 from greatcircle._runtime.threads import one_thread
 from greatcircle.certificate.closed_form import operator_norms
 from greatcircle.network import gains
-from small import ACTIVATION_NAMES, small
+from small import ACTIVATION_NAMES, small, unless_types_are_checked
 
 
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
@@ -29,7 +29,7 @@ def test_apply_is_equation_1(name, depth):
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10_000), size=st.floats(1e-6, 1e3), gap=st.floats(1e-9, 1e3))
 def test_no_pair_of_inputs_violates_the_operator_norm_product(name, seed, size, gap):
-    """‖f(a) − f(b)‖ ≤ ∏‖W_i‖_op ‖a − b‖, near and far, with a margin for rounding alone."""
+    """‖f(a) − f(b)‖ ≤ ∏‖W_i‖_op ‖a − b‖, near and far, up to rounding."""
     s = small(seed % 7, depth=4, activation=name)  # few networks: each shape compiles once
     rng = np.random.default_rng(seed)
     a = size * rng.standard_normal((20, s.network.sizes[0]))
@@ -51,32 +51,32 @@ def test_all_passes_agree_with_automatic_differentiation(name, bias):
     rng = np.random.default_rng(0)
     velocity = tuple(jnp.asarray(rng.standard_normal(w.shape)) for w in weights)
     outputs, trace = s.network.forward(weights, jnp.asarray(s.X.T))
-    pull = jnp.asarray(rng.standard_normal(outputs.shape))
-    gradient, adjoints = s.network.backward(weights, trace, pull)
-    push, bend = s.network.second_order(weights, velocity, trace, adjoints)
+    cotangent = jnp.asarray(rng.standard_normal(outputs.shape))
+    gradient, adjoints = s.network.backward(weights, trace, cotangent)
+    jvp, curvature = s.network.second_order(weights, velocity, trace, adjoints)
 
     def apply(w):
         return s.network.apply(w, jnp.asarray(s.X)).T
 
     np.testing.assert_allclose(outputs, apply(weights), rtol=1e-14)
-    expected = jax.grad(lambda w: jnp.sum(pull * apply(w)))(weights)
+    expected = jax.grad(lambda w: jnp.sum(cotangent * apply(w)))(weights)
     for g, e in zip(gradient, expected, strict=True):
         np.testing.assert_allclose(g, e, rtol=1e-10, atol=1e-13)
 
     def first(w):
         return jax.jvp(apply, (w,), (velocity,))[1]
 
-    np.testing.assert_allclose(push, first(weights), rtol=1e-10, atol=1e-13)
-    again = s.network.push(weights, velocity, trace)
+    np.testing.assert_allclose(jvp, first(weights), rtol=1e-10, atol=1e-13)
+    again = s.network.jvp(weights, velocity, trace)
     np.testing.assert_allclose(again, first(weights), rtol=1e-10, atol=1e-13)
     second = jax.jvp(first, (weights,), (velocity,))[1]
-    np.testing.assert_allclose(bend, jnp.sum(pull * second), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(curvature, jnp.sum(cotangent * second), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
-def test_a_bias_is_the_last_row_seen_by_a_unit_that_is_always_one(name):
-    """All passes against those of a function that appends the column of ones itself."""
+def test_biases_are_the_last_row_of_each_matrix(name):
+    """Compare all passes with a function that appends a column of ones to each layer's input."""
     s = small(3, depth=3, activation=name, bias=True)
     assert s.network.shapes == tuple(
         (a + 1, b) for a, b in zip(s.network.sizes, s.network.sizes[1:], strict=False)
@@ -99,23 +99,23 @@ def test_a_bias_is_the_last_row_seen_by_a_unit_that_is_always_one(name):
     close([oracle.forward(s.weights, x, name, bias=True) for x in s.X], explicit(weights))
     outputs, trace = s.network.forward(weights, jnp.asarray(s.X.T))
     close(outputs.T, explicit(weights))
-    pull = jnp.asarray(rng.standard_normal(outputs.shape))
-    gradient, adjoints = s.network.backward(weights, trace, pull)
-    expected = jax.grad(lambda w: jnp.sum(pull.T * explicit(w)))(weights)
+    cotangent = jnp.asarray(rng.standard_normal(outputs.shape))
+    gradient, adjoints = s.network.backward(weights, trace, cotangent)
+    expected = jax.grad(lambda w: jnp.sum(cotangent.T * explicit(w)))(weights)
     for g, e in zip(gradient, expected, strict=True):
         close(g, e)
 
     def first(w):
         return jax.jvp(explicit, (w,), (velocity,))[1]
 
-    push, bend = s.network.second_order(weights, velocity, trace, adjoints)
-    close(push.T, first(weights))
-    close(s.network.push(weights, velocity, trace).T, first(weights))
+    jvp, curvature = s.network.second_order(weights, velocity, trace, adjoints)
+    close(jvp.T, first(weights))
+    close(s.network.jvp(weights, velocity, trace).T, first(weights))
     second = jax.jvp(first, (weights,), (velocity,))[1]
-    close(bend, jnp.sum(pull.T * second), rtol=1e-9, atol=1e-12)
+    close(curvature, jnp.sum(cotangent.T * second), rtol=1e-9, atol=1e-12)
 
 
-def test_linear_is_the_part_without_the_biases():
+def test_linear_returns_the_matrices_without_biases():
     s = small(0, bias=True)
     for part, whole, size in zip(
         s.network.linear(s.weights), s.weights, s.network.sizes[:-1], strict=True
@@ -129,8 +129,8 @@ def test_linear_is_the_part_without_the_biases():
 
 
 @pytest.mark.parametrize("name", ACTIVATION_NAMES)
-def test_biases_cost_no_lipschitz_constant(name):
-    """However large they are."""
+def test_biases_do_not_enter_the_lipschitz_bound(name):
+    """Even if they are a hundred times larger than the other weights."""
     network = Network((3, 5, 4, 2), name, bias=True)
     rng = np.random.default_rng(0)
     a = 10 * rng.standard_normal((300, 3))
@@ -147,15 +147,15 @@ def test_biases_cost_no_lipschitz_constant(name):
 
 
 @pytest.mark.parametrize("bias", [False, True])
-def test_identity_passes_on_what_a_hidden_layer_gets_but_for_a_small_part(bias):
+def test_identity_scheme_makes_hidden_layers_close_to_the_identity(bias):
     network = Network((3, 6, 6, 4, 2), bias=bias)
     weights = network.initial_weights(0, scheme="identity", dtype="float64")
     first, *hidden, last = network.linear(weights)
     for W in hidden:
         W = W / np.median(np.diagonal(W))
-        aside = W - np.eye(*W.shape)
-        assert 0.01 < np.linalg.norm(aside, 2) < 0.25
-    for W in (first, last):  # nothing to pass on: orthogonal
+        rest = W - np.eye(*W.shape)
+        assert 0.01 < np.linalg.norm(rest, 2) < 0.25
+    for W in (first, last):  # orthogonal
         singular = np.linalg.svd(W, compute_uv=False)
         np.testing.assert_allclose(singular, singular[0], rtol=1e-12)
     if bias:
@@ -200,12 +200,12 @@ def test_gains_are_exact_singular_values():
 
 
 def threads():
-    """Of each library of linear algebra."""
+    """Return the number of threads of each linear algebra library."""
     libraries = [i for i in threadpool_info() if i["user_api"] == "blas"]
     return {i["filepath"]: i["num_threads"] for i in libraries}
 
 
-def test_bounds_take_one_thread_and_give_the_others_back(monkeypatch):
+def test_bounds_use_one_thread_and_restore_the_setting(monkeypatch):
     norm, before, during = np.linalg.norm, threads(), []
     monkeypatch.setattr(np.linalg, "norm", lambda *a: during.append(threads()) or norm(*a))
     operator_norms([np.ones((3, 2)), np.ones((2, 1))])
@@ -213,11 +213,11 @@ def test_bounds_take_one_thread_and_give_the_others_back(monkeypatch):
     assert threads() == before
 
 
-def test_descents_take_one_thread_for_factors_and_give_the_others_back():
-    """In the library that JAX calls, too: SciPy's, which it loads when it first compiles a call."""
+def test_descend_uses_one_thread_and_restores_the_setting():
+    """Also in SciPy's library, which JAX loads when it first compiles a call to it."""
     s = small(1)
     with one_thread():
-        pass  # so that the libraries are known before JAX has compiled anything
+        pass  # find the libraries before JAX has compiled anything
     before, during = threads(), []
     descend(
         s.problem(),
@@ -240,12 +240,13 @@ def test_descents_take_one_thread_for_factors_and_give_the_others_back():
         ([np.ones((2, 3)), np.ones((7, 4))], "7 inputs"),
     ],
 )
-def test_no_bound_for_what_is_no_network(weights, message):
+def test_bounds_reject_weights_that_are_not_a_network(weights, message):
     for bound in (certificate.spectral, certificate.frobenius):
         with pytest.raises(ValueError, match=message):
             bound(weights)
 
 
+@unless_types_are_checked
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
@@ -257,7 +258,7 @@ def test_no_bound_for_what_is_no_network(weights, message):
         (5, "whole numbers"),
     ],
 )
-def test_sizes_that_make_no_network(sizes, message):
+def test_invalid_sizes_are_rejected(sizes, message):
     with pytest.raises(ValueError, match=message) as error:
         Network(sizes)
     assert str(error.value).startswith("sizes is")
@@ -269,7 +270,7 @@ def test_radius_must_be_positive(radius):
         Network((2, 3, 3, 1)).initial_weights(radius=radius)
 
 
-def test_other_bad_arguments():
+def test_other_invalid_arguments():
     network = Network((2, 3, 1))
     with pytest.raises(ValueError, match=r"radius has 3 entries; .* each of the 2 layers"):
         network.initial_weights(radius=(1, 1, 1))
@@ -283,7 +284,7 @@ def test_other_bad_arguments():
         network.predict([np.ones((2, 3)), np.ones((1, 3))], np.ones((1, 2)))
 
 
-def test_precision_follows_the_weights_not_the_configuration():
+def test_predict_has_the_precision_of_the_weights():
     s = small(0)
     for dtype in (np.float32, np.float64):
         for outside in (np.float32, np.float64):

@@ -55,9 +55,9 @@ def test_the_curvature_bound_is_reached(name, bound):
 def test_large_outputs_stay_finite(name):
     Y = small(0, loss=name).Y
     F = jnp.asarray(np.where(np.arange(Y.size).reshape(Y.shape) % 2, 1e4, -1e4), jnp.float32)
-    lost = partial(losses.of_columns, LOSSES[name], targets=jnp.asarray(Y.T, jnp.float32))
-    assert np.all(np.isfinite(lost(F.T)))
-    assert np.all(np.isfinite(jax.grad(lambda f: jnp.sum(lost(f)))(F.T)))
+    row_losses = partial(losses.of_columns, LOSSES[name], targets=jnp.asarray(Y.T, jnp.float32))
+    assert np.all(np.isfinite(row_losses(F.T)))
+    assert np.all(np.isfinite(jax.grad(lambda f: jnp.sum(row_losses(f)))(F.T)))
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_large_outputs_stay_finite(name):
         ("logistic", [[2.0]], "between 0 and 1"),
     ],
 )
-def test_targets_that_do_not_fit(name, targets, message):
+def test_invalid_targets_are_rejected(name, targets, message):
     with pytest.raises(ValueError, match=message):
         LOSSES[name].check(np.array(targets))
 

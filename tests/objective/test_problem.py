@@ -5,13 +5,13 @@ import pytest
 
 import oracle
 from greatcircle import Network, Problem
-from greatcircle.objective import chunks as parts
-from greatcircle.objective.objective import Custom
+from greatcircle.objective import chunks
+from greatcircle.objective.function import function_objective
 from small import LOSS_NAMES, small
 
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
-def test_loss_is_the_oracles(loss):
+def test_loss_agrees_with_the_oracle(loss):
     s = small(1, loss=loss)
     expected = oracle.objective(s.weights, s.X, s.Y, "relu", loss)
     assert float(s.problem().loss(s.weights)) == pytest.approx(expected, rel=1e-13)
@@ -25,27 +25,23 @@ def test_passes_agree_with_the_oracle_and_with_automatic_differentiation(loss):
     problem = s.problem()
     weights = tuple(map(jnp.asarray, s.weights))
     velocity = tuple(jnp.cos(w) for w in weights)
-    value, left = problem.forward(weights)
-    gradient, left = problem.backward(weights, left)
+    value, cache = problem.forward(weights)
+    gradient, cache = problem.backward(weights, cache)
     unit = float(problem.unit)
     expected = oracle.gradient(s.weights, s.X, s.Y, "tanh", loss)
     for g, e in zip(gradient, expected, strict=True):
         np.testing.assert_allclose(g * unit, e, rtol=1e-10, atol=1e-13)
 
-    class Plain:
-        def loss(self, w):
-            return problem.value(w)
-
-    custom = Custom(Plain(), np.dtype(np.float64))
-    assert float(custom.value(weights)) == pytest.approx(float(value), rel=1e-14)
-    second = float(problem.second_order(weights, velocity, left))
-    assert second == pytest.approx(float(custom.second_order(weights, velocity, None)), rel=1e-10)
+    plain = function_objective(problem.value, np.dtype(np.float64))
+    assert float(plain.value(weights)) == pytest.approx(float(value), rel=1e-14)
+    second = float(problem.second_order(weights, velocity, cache))
+    assert second == pytest.approx(float(plain.second_order(weights, velocity, None)), rel=1e-10)
     hessian = jax.jvp(jax.grad(problem.value), (weights,), (velocity,))[1]
     form = sum(float(jnp.sum(h * v)) for h, v in zip(hessian, velocity, strict=True))
     assert second == pytest.approx(form, rel=1e-10)
 
 
-def test_inside_the_loop_the_zero_function_has_loss_one():
+def test_the_zero_function_has_loss_one_in_units_of_the_problem():
     s = small(0)
     tiny = Problem(s.network, s.X, 1e-9 * s.Y)
     assert float(tiny.loss_of(jnp.zeros(s.Y.shape)) / tiny.unit) == pytest.approx(1, rel=1e-6)
@@ -53,7 +49,7 @@ def test_inside_the_loop_the_zero_function_has_loss_one():
     assert float(nothing.unit) == 1
 
 
-def test_weights_of_rows_equal_repetition():
+def test_sample_weights_equal_repeated_rows():
     s = small(0, rows=4)
     repeats = np.array([1, 3, 0, 2])
     weighted = Problem(s.network, s.X, s.Y, sample_weight=repeats, dtype=np.float64)
@@ -68,8 +64,7 @@ def test_weights_of_rows_equal_repetition():
     )
 
 
-def test_a_problem_is_an_argument_not_a_constant():
-    """Two problems of one shape compile once."""
+def test_problems_of_one_shape_compile_once():
     traces = []
 
     @jax.jit
@@ -108,19 +103,19 @@ GOOD = {"inputs": np.ones((4, 2)), "targets": np.ones((4, 1))}
         ({"sample_weight": -np.ones(4)}, "sample_weight must be"),
     ],
 )
-def test_bad_input_is_named(change, message):
+def test_invalid_data_are_rejected(change, message):
     with pytest.raises(ValueError, match=message):
         Problem(Network((2, 3, 1)), **{**GOOD, **change})
 
 
-def test_an_object_without_a_loss_is_refused():
+def test_an_object_without_a_loss_is_rejected():
     with pytest.raises(TypeError, match=r"dict without a method loss\(weights\)"):
-        Custom({}, np.dtype(np.float32))
+        function_objective({}, np.dtype(np.float32))
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, True])
-def test_rows_that_are_turned_and_rows_that_are_not_give_the_same(bias, monkeypatch):
+def test_both_memory_layouts_of_the_rows_give_the_same(bias, monkeypatch):
     s = small(4, depth=3, activation="tanh", bias=bias)
     weights = tuple(map(jnp.asarray, s.weights))
     velocity = tuple(jnp.cos(w) for w in weights)
@@ -129,32 +124,32 @@ def test_rows_that_are_turned_and_rows_that_are_not_give_the_same(bias, monkeypa
         return tuple(map(jnp.stack, zip(*velocities, strict=True)))
 
     def passes(problem):
-        loss, left = problem.forward(weights)
-        gradient, left = problem.backward(weights, left)
-        some, _ = problem.linearised(weights, left, share=0.4, turn=1)
+        loss, cache = problem.forward(weights)
+        gradient, cache = problem.backward(weights, cache)
+        product, _ = problem.gauss_newton(weights, cache, fraction=0.4, iteration=1)
         return (
             loss,
             gradient,
             problem.value(weights),
-            problem.second_order(weights, velocity, left),
-            problem.moments(velocity, left),
-            problem.pull(left),
+            problem.second_order(weights, velocity, cache),
+            problem.moments(velocity, cache),
+            problem.output_gradient(cache),
             problem.largest_input(),
-            problem.gram(weights, stack(gradient, velocity), left),
-            problem.kronecker(left),
+            problem.gram(weights, stack(gradient, velocity), cache),
+            problem.kronecker(cache),
             problem.loss_of(problem.outputs(weights)),
-            some(velocity),
+            product(velocity),
         )
 
-    whole = s.problem()
+    columns_first = s.problem()
     with monkeypatch.context() as patch:
-        patch.setattr(parts, "WHOLE", 0)
-        rows = s.problem()
-    assert (whole.turned, rows.turned) == (True, False)
-    assert whole.seen.shape == rows.seen.shape[::-1]
-    for problem in (whole, rows):
+        patch.setattr(chunks, "MAX_AT_ONCE", 0)
+        rows_first = s.problem()
+    assert (columns_first.rows.columns_first, rows_first.rows.columns_first) == (True, False)
+    assert columns_first.rows.inputs.shape == rows_first.rows.inputs.shape[::-1]
+    for problem in (columns_first, rows_first):
         np.testing.assert_array_equal(problem.inputs, s.X)
         np.testing.assert_array_equal(problem.targets, s.Y)
-    found = jax.jit(passes)(whole), jax.jit(passes)(rows)
+    found = jax.jit(passes)(columns_first), jax.jit(passes)(rows_first)
     for a, b in zip(*map(jax.tree.leaves, found), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14)

@@ -1,4 +1,4 @@
-"""Rows in chunks, on several devices and in several processes: the same descent."""
+"""Rows in chunks, on several devices and in several processes give the same result."""
 
 import os
 import re
@@ -14,69 +14,67 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from greatcircle import Network, Problem, descend, directions, spread, steps, stopping
-from greatcircle.objective import chunks as parts
-from greatcircle.objective.chunks import WHOLE
-from greatcircle.objective.sharding import _gathered
-from greatcircle.optimise import loop as descent
+from greatcircle import Checkpoint, Network, Problem, descend, directions, steps, stopping
+from greatcircle.objective import chunks
+from greatcircle.objective.chunks import DeviceRows
+from greatcircle.objective.sharding import _gathered, shard
 from greatcircle.optimise.checkpoint import NAME
-from greatcircle.optimise.lasting import descend_lasting
 from small import LOSS_NAMES, small, thinned
 
 SCRIPT = Path(__file__).parents[1] / "scale_script.py"
 
 DIRECTIONS = (
     directions.Steepest(),
-    directions.Steepest("trust"),
+    directions.MajorantSteepest(),
     directions.ConjugateGradient(),
     directions.GaussNewton(),
     directions.Kronecker(),
 )
 STEPS = (
     steps.Curvature(),
-    steps.Curvature(compare=True),
+    steps.ComparedCurvature(),
     steps.Taylor(3),
-    steps.Majorant("golden"),
-    steps.DataMajorant("golden"),
+    steps.Majorant(steps.GoldenSection()),
+    steps.DataMajorant(steps.GoldenSection()),
     steps.ClosedForm(),
 )
 
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """From 13 rows on, chunks of at most 8: three of 7 for 20 rows, the last of which overlaps."""
+    """Use chunks of at most 8 rows from 13 rows on: for 20 rows three of 7, which overlap."""
 
-    def begin():
-        jax.clear_caches()  # the sizes are no arguments of compiled programs
-        monkeypatch.setattr(parts, "CHUNK", 8)
-        monkeypatch.setattr(parts, "WHOLE", 12)
+    def use():
+        jax.clear_caches()  # compiled programs contain the sizes
+        monkeypatch.setattr(chunks, "CHUNK", 8)
+        monkeypatch.setattr(chunks, "MAX_AT_ONCE", 12)
 
-    yield begin
+    yield use
     monkeypatch.undo()
     jax.clear_caches()
 
 
 def all_passes(problem, weights):
-    """Everything that the loop can ask of the rows."""
+    """Return the result of every pass over the rows."""
 
     def passes(problem, weights):
         velocity = tuple(0.3 + 0.1 * w for w in weights)
-        loss, left = problem.forward(weights)
-        gradient, left = problem.backward(weights, left)
-        product, _ = problem.linearised(weights, left)
+        loss, cache = problem.forward(weights)
+        gradient, cache = problem.backward(weights, cache)
+        product, _ = problem.gauss_newton(weights, cache)
         return {
             "value": problem.value(weights),
             "loss": loss,
             "gradient": gradient,
-            "second order": problem.second_order(weights, velocity, left),
+            "second order": problem.second_order(weights, velocity, cache),
             "product": product(velocity),
-            "moments": problem.moments(velocity, left),
-            "pull": problem.pull(left),
+            "moments": problem.moments(velocity, cache),
+            "output gradient": problem.output_gradient(cache),
             "largest input": problem.largest_input(),
             "gram": problem.gram(
-                weights, tuple(map(jnp.stack, zip(velocity, gradient, strict=True))), left
+                weights, tuple(map(jnp.stack, zip(velocity, gradient, strict=True))), cache
             ),
-            "kronecker": problem.kronecker(left),
+            "kronecker": problem.kronecker(cache),
         }
 
     with jax.enable_x64(True):
@@ -86,32 +84,35 @@ def all_passes(problem, weights):
 @pytest.mark.parametrize(
     ("loss", "bias"), [(name, i % 2 == 0) for i, name in enumerate(LOSS_NAMES)]
 )
-def test_passes_in_chunks_are_those_over_all_rows(small_chunks, loss, bias):
+def test_passes_in_chunks_agree_with_passes_at_once(small_chunks, loss, bias):
     s = small(3, rows=20, loss=loss, activation="tanh", bias=bias)
-    weight = np.arange(20.0)  # one row does not count
+    weight = np.arange(20.0)  # one row has weight zero
     problem = Problem(s.network, s.X, s.Y, loss=loss, sample_weight=weight, dtype=np.float64)
     whole = all_passes(problem, s.weights)
-    assert not problem.in_parts
+    assert not problem.rows.in_chunks
     small_chunks()
-    assert problem.in_parts
-    parted = all_passes(problem, s.weights)
+    assert problem.rows.in_chunks
+    chunked = all_passes(problem, s.weights)
     for name, expected in whole.items():
-        for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(parted[name]), strict=True):
+        for a, b in zip(jax.tree.leaves(expected), jax.tree.leaves(chunked[name]), strict=True):
             np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14, err_msg=name)
 
 
 @pytest.mark.parametrize(("first", "count"), [(0, 1), (1, 2), (2, 1), (0, 3)])
-def test_passes_over_a_window_are_those_over_its_rows(small_chunks, first, count):
+def test_passes_over_a_window_agree_with_passes_over_its_rows(small_chunks, first, count):
     s = small(3, rows=20, loss="huber", activation="tanh", bias=True)
     weight = np.arange(20.0)
     problem = Problem(s.network, s.X, s.Y, loss="huber", sample_weight=weight, dtype=np.float64)
     rows = slice(7 * first, 7 * (first + count))
-    expected = all_passes(problem.with_rows(s.X[rows], s.Y[rows], weight[rows]), s.weights)
+    with jax.enable_x64(True):
+        arrays = map(jnp.asarray, (s.X[rows], s.Y[rows], weight[rows] / weight[rows].sum()))
+        of_rows = problem.with_rows(DeviceRows(*arrays))
+    expected = all_passes(of_rows, s.weights)
     small_chunks()
     problem = Problem(s.network, s.X, s.Y, loss="huber", sample_weight=weight, dtype=np.float64)
-    found = all_passes(problem.within(first, count), s.weights)
+    found = all_passes(problem.window(first, count), s.weights)
     for passes in (expected, found):
-        del passes["largest input"]  # a bound, from all rows
+        del passes["largest input"]  # that of all rows, also in a window
     for name, of_rows in expected.items():
         for a, b in zip(jax.tree.leaves(of_rows), jax.tree.leaves(found[name]), strict=True):
             np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14, err_msg=name)
@@ -120,91 +121,100 @@ def test_passes_over_a_window_are_those_over_its_rows(small_chunks, first, count
 def test_all_windows_share_one_program(small_chunks):
     small_chunks()
     s = small(2, rows=60)
-    problem, programs = s.problem(), set()
-    for first, count in ((0, 1), (3, 2), (0, 8)):
-        some = problem.within(first, count)
-        descend(some, s.weights, direction=directions.Kronecker(), stop=stopping.MaxIter(2))
-        programs.add(descent.visit_point._cache_size())
-    assert len(programs) == 1
-
-
-def rows_of_each_turn(problem, every, turns):
-    """Which rows the samples of some turns are made of, the first input being a row's number."""
+    problem, traces = s.problem(), []
 
     @jax.jit
-    def sampled(problem, turn):
-        part, share = problem.sampled(every, turn)
-        return part.inputs, part.targets, part.share, share
+    def passes(problem, weights):
+        traces.append(1)
+        loss, cache = problem.forward(weights)
+        gradient, cache = problem.backward(weights, cache)
+        return loss, gradient, problem.kronecker(cache), problem.sampled(2, 1)[1]
 
     with jax.enable_x64(True):
-        for turn in range(turns):
-            inputs, targets, weight, share = jax.device_get(sampled(problem, turn))
-            assert share == 1 / every
+        for first, count in ((0, 1), (3, 2), (0, 8)):
+            passes(problem.window(first, count), s.weights)
+    assert len(traces) == 1
+
+
+def sampled_rows(problem, every, iterations):
+    """Yield the rows in the sample of each iteration; the first input is the number of the row."""
+
+    @jax.jit
+    def sampled(problem, iteration):
+        sample, fraction = problem.sampled(every, iteration)
+        return sample.inputs, sample.targets, sample.rows.sample_weight, fraction
+
+    with jax.enable_x64(True):
+        for iteration in range(iterations):
+            inputs, targets, weight, fraction = jax.device_get(sampled(problem, iteration))
+            assert fraction == 1 / every
             counted = weight > 0
-            assert counted.sum() >= len(counted) - 1  # the last one may be there for its shape only
+            assert counted.sum() >= len(counted) - 1  # the last one may be padding
             rows = inputs[counted, 0].round().astype(int)
             np.testing.assert_array_equal(targets[counted], np.asarray(problem.targets)[rows])
-            of_all = np.asarray(problem.share)[rows]
-            np.testing.assert_allclose(weight[counted], of_all / of_all.sum(), rtol=1e-12)
+            full = np.asarray(problem.rows.sample_weight)[rows]
+            np.testing.assert_allclose(weight[counted], full / full.sum(), rtol=1e-12)
             yield rows.tolist()
 
 
 @pytest.mark.parametrize("every", [2, 3, 5, 10, 16])
-@pytest.mark.parametrize("turned", [True, False])
-def test_a_sample_reaches_over_all_rows_and_samples_take_turns(every, turned, monkeypatch):
-    if not turned:
-        monkeypatch.setattr(parts, "WHOLE", 0)
+@pytest.mark.parametrize("columns_first", [True, False])
+def test_samples_spread_over_all_rows_and_take_each_once(every, columns_first, monkeypatch):
+    if not columns_first:
+        monkeypatch.setattr(chunks, "MAX_AT_ONCE", 0)
     number = np.arange(50.0)[:, None]
     problem = Problem(
         Network((1, 2, 1)), number, number**2, sample_weight=1 + number[:, 0], dtype=np.float64
     )
-    assert problem.turned == turned
-    seen = list(rows_of_each_turn(problem, every, every))
-    for rows in seen:
+    assert problem.rows.columns_first == columns_first
+    samples = list(sampled_rows(problem, every, every))
+    for rows in samples:
         assert np.all(np.diff(rows) == every)
-    assert sorted(chain(*seen)) == list(range(50))  # each row once
-    if every > 3:  # neighbours are not taken one after another
-        firsts = np.array([rows[0] for rows in seen])
+    assert sorted(chain(*samples)) == list(range(50))  # each row once
+    if every > 3:  # successive samples do not start at neighbouring rows
+        firsts = np.array([rows[0] for rows in samples])
         assert np.all(np.abs(np.diff(firsts)) > 1)
 
 
 @pytest.mark.usefixtures("x64")
-def test_a_sample_of_everything_is_the_problem_itself():
+def test_a_sample_of_all_rows_is_the_problem():
     problem = small(1, rows=5).problem()
-    assert problem.sampled(1, 3) == (problem, 1.0)
-    some, share = problem.sampled(9, 3)  # there are only five
-    assert (some.count, share) == (1, 0.2)
+    sample, fraction = problem.sampled(1, 3)
+    assert sample.rows.inputs is problem.rows.inputs
+    assert fraction == 1
+    sample, fraction = problem.sampled(9, 3)  # of five rows
+    assert (sample.count, fraction) == (1, 0.2)
 
 
 @pytest.mark.usefixtures("x64")
-def test_a_sample_without_weight_has_no_curvature():
+def test_a_sample_of_rows_without_weight_has_zero_products():
     s = small(1, rows=4)
     problem = Problem(s.network, s.X, s.Y, sample_weight=[1, 0, 1, 0], dtype=np.float64)
     weights = tuple(map(jnp.asarray, s.weights))
-    left = problem.revisited(weights)
+    cache = problem.cache_at(weights)
     products = [
-        problem.linearised(weights, left, 0.5, turn)[0](tuple(jnp.cos(w) for w in weights))
-        for turn in (0, 1)
+        problem.gauss_newton(weights, cache, 0.5, iteration)[0](tuple(jnp.cos(w) for w in weights))
+        for iteration in (0, 1)
     ]
     assert np.any(products[0][0] != 0)
     assert all(np.all(p == 0) for p in products[1])
 
 
 @pytest.mark.parametrize(
-    "direction", [directions.Kronecker(sample=20), directions.GaussNewton(share=0.4)], ids=str
+    "direction", [directions.Kronecker(sample=20), directions.GaussNewton(fraction=0.4)], ids=str
 )
-def test_a_sample_in_chunks_is_the_sample(small_chunks, direction):
-    """Every second of 50 rows: more than are done at once."""
+def test_runs_on_samples_in_chunks_agree_with_runs_at_once(small_chunks, direction):
+    """Every second of 50 rows, which are more than are passed at once."""
     s = small(4, rows=50, activation="tanh")
     problem = s.problem()
 
-    def descent():
+    def result():
         return descend(problem, s.weights, direction=direction, stop=stopping.MaxIter(4))
 
-    whole = descent()
+    whole = result()
     small_chunks()
-    parted = descent()
-    for a, b in zip(whole.weights, parted.weights, strict=True):
+    chunked = result()
+    for a, b in zip(whole.weights, chunked.weights, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-11)
 
 
@@ -212,22 +222,22 @@ CASES = [(d, s) for d in DIRECTIONS for s in STEPS]
 
 
 @pytest.mark.parametrize(("direction", "step"), thinned(CASES, 7))
-def test_descents_in_chunks_are_those_over_all_rows(small_chunks, direction, step):
+def test_runs_in_chunks_agree_with_runs_at_once(small_chunks, direction, step):
     s = small(5, rows=40)
     problem = s.problem()
 
-    def descent():
+    def result():
         return descend(problem, s.weights, direction=direction, step=step, stop=stopping.MaxIter(5))
 
-    whole = descent()
+    whole = result()
     small_chunks()
-    parted = descent()
-    # A search for the minimum of a majorant is exact to the root of the rounding only.
+    chunked = result()
+    # A search finds the minimum of a majorant to the square root of the rounding only.
     searched = isinstance(step, steps.Majorant | steps.DataMajorant)
     tolerance = 1e-6 if searched else 1e-9
-    assert len(parted.records) == len(whole.records)
-    assert parted.loss == pytest.approx(whole.loss, rel=tolerance)
-    for a, b in zip(whole.weights, parted.weights, strict=True):
+    assert len(chunked.records) == len(whole.records)
+    assert chunked.loss == pytest.approx(whole.loss, rel=tolerance)
+    for a, b in zip(whole.weights, chunked.weights, strict=True):
         np.testing.assert_allclose(b, a, atol=tolerance)
 
 
@@ -238,38 +248,41 @@ def test_memory_of_a_compiled_iteration_does_not_grow_with_the_rows():
 
         @jax.jit
         def passes(problem, weights):
-            loss, left = problem.forward(weights)
-            gradient, left = problem.backward(weights, left)
-            return loss, gradient, problem.second_order(weights, gradient, left)
+            loss, cache = problem.forward(weights)
+            gradient, cache = problem.backward(weights, cache)
+            return loss, gradient, problem.second_order(weights, gradient, cache)
 
         compiled = passes.lower(problem, network.initial_weights(0)).compile()
         return compiled.memory_analysis().temp_size_in_bytes
 
-    assert temporary(parts.WHOLE + 1) < 1.01 * temporary(parts.CHUNK)
-    assert temporary(20 * parts.CHUNK) < 2 * temporary(parts.WHOLE + 1)
+    assert temporary(chunks.MAX_AT_ONCE + 1) < 1.01 * temporary(chunks.CHUNK)
+    assert temporary(20 * chunks.CHUNK) < 2 * temporary(chunks.MAX_AT_ONCE + 1)
 
 
-def test_many_rows_of_jax_are_not_copied():
-    x, y = jax.numpy.ones((WHOLE + 1, 2)), jax.numpy.ones((WHOLE + 1, 1))
+def test_large_jax_arrays_are_not_copied():
+    rows = chunks.MAX_AT_ONCE + 1
+    x, y = jnp.ones((rows, 2)), jnp.ones((rows, 1))
     problem = Problem(Network((2, 3, 1)), x, y)
     assert problem.inputs is x
     assert problem.targets is y
 
 
-def test_one_device_is_a_mesh_too():
+def test_a_mesh_of_one_device_gives_the_same():
     s = small(1, rows=20)
     problem = s.problem()
-    over = spread(problem)
-    whole, parted = all_passes(problem, s.weights), all_passes(over, s.weights)
-    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(parted), strict=True):
+    sharded = shard(problem)
+    whole, chunked = all_passes(problem, s.weights), all_passes(sharded, s.weights)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(chunked), strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-12, atol=1e-14)
-    assert float(over.loss(s.weights)) == pytest.approx(float(problem.loss(s.weights)), rel=1e-14)
+    assert float(sharded.loss(s.weights)) == pytest.approx(
+        float(problem.loss(s.weights)), rel=1e-14
+    )
     assert _gathered(np.ones(3)).shape == (1, 3)
 
 
 ON_TWO_DEVICES = """
 import jax, numpy as np
-from greatcircle import Network, Problem, descend, directions, spread, stopping
+from greatcircle import Network, Problem, descend, directions, shard, stopping
 assert jax.device_count() == 2
 rng = np.random.default_rng(0)
 X = rng.standard_normal((501, 4))
@@ -282,22 +295,22 @@ cases = [
     (problem, directions.GaussNewton(), 1e-5),
     # Every third row: 84 of the first half, 83 of the other.
     (even(np.float32), directions.Kronecker(sample=166), 1e-5),
-    # Solves with so few rows turn the rounding of float32 into anything up to 4e-5.
-    (even(np.float64), directions.GaussNewton(share=0.34), 1e-10),
+    # In float32, solves with so few rows amplify rounding to 4e-5.
+    (even(np.float64), directions.GaussNewton(fraction=0.34), 1e-10),
 ]
 for case, direction, close in cases:
     one, two = (
         descend(p, weights, direction=direction, stop=stopping.MaxIter(6))
-        for p in (case, spread(case))
+        for p in (case, shard(case))
     )
     assert abs(two.loss / one.loss - 1) < close, (one.loss, two.loss)
     for a, b in zip(one.weights, two.weights, strict=True):
         np.testing.assert_allclose(b, a, rtol=0, atol=close)
-assert spread(problem).inputs.addressable_shards[0].data.shape == (251, 4)
+assert shard(problem).inputs.addressable_shards[0].data.shape == (251, 4)
 """
 
 
-def test_two_devices_do_what_one_does():
+def test_two_devices_agree_with_one():
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     environment = {**os.environ, "XLA_FLAGS": flags}
     subprocess.run([sys.executable, "-c", ON_TWO_DEVICES], check=True, env=environment, timeout=240)
@@ -318,7 +331,7 @@ def started(folder, count, *more):
 
 
 def finished(processes):
-    """Their errors; none is left running."""
+    """Return what the processes wrote to stderr; kill those that still run."""
     try:
         return [p.communicate(timeout=240)[1] for p in processes]
     finally:
@@ -326,11 +339,10 @@ def finished(processes):
             process.kill()
 
 
-def test_two_processes_do_what_one_does_and_outlive_each_other(tmp_path):
-    folders = [tmp_path / name for name in ("one", "two", "lost")]
+def test_two_processes_agree_with_one_and_survive_the_loss_of_the_other(tmp_path):
+    one, two, lost = folders = [tmp_path / name for name in ("one", "two", "lost")]
     for folder in folders:
         folder.mkdir()
-    one, two, lost = folders
     runs = [started(one, 1), started(two, 2), started(lost, 2, 5)]
     errors = [finished(processes) for processes in runs]
     assert [[p.returncode for p in processes] for processes in runs[:2]] == [[0], [0, 0]], errors
@@ -342,25 +354,26 @@ def test_two_processes_do_what_one_does_and_outlive_each_other(tmp_path):
         for name in ("arr_0", "arr_1"):
             np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
 
-    # Process 1 died after iteration 5: process 0 says so, and leaves a checkpoint of it.
+    # Process 1 died after iteration 5: process 0 reports it, and leaves a checkpoint.
     assert runs[2][1].returncode < 0
     assert runs[2][0].returncode != 0
     message = errors[2][0]
     assert re.search(r"LostProcess: iteration [67] did not end, because another process", message)
-    assert f"the checkpoint is {lost / 'checkpoint' / NAME}; go on from it" in message
-    (again,) = started(lost, 1)  # and one process alone goes on from it, with all rows
+    assert f"the checkpoint is {lost / 'checkpoint' / NAME}; resume it with resume=True" in message
+    (again,) = started(lost, 1)  # one process alone resumes with all rows
     assert finished([again]) == [""]
     found = np.load(lost / "0.npz")
     assert float(found["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-5)
 
 
-def test_a_descent_goes_on_from_its_checkpoint(tmp_path):
+def test_a_run_resumes_from_its_checkpoint(tmp_path):
     s = small(2)
     problem = s.problem()
 
-    def run(folder, most, **more):
-        rule = stopping.MaxIter(most)
-        return descend_lasting(problem, s.weights, folder, stop=rule, seconds=0, **more)
+    def run(folder, iterations, resume=False, **more):
+        checkpoint = Checkpoint(folder, interval=0, resume=resume)
+        rule = stopping.MaxIter(iterations)
+        return descend(problem, s.weights, stop=rule, checkpoint=checkpoint, **more)
 
     whole = run(tmp_path / "whole", 9)
     run(tmp_path / "halves", 4)
@@ -368,11 +381,11 @@ def test_a_descent_goes_on_from_its_checkpoint(tmp_path):
     assert [r.iteration for r in rest.records] == list(range(1, 10))
     for a, b in zip(whole.weights, rest.weights, strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(ValueError, match="another fit: step differ"):
+    with pytest.raises(ValueError, match="another fit, which differs in step"):
         run(tmp_path / "halves", 9, resume=True, step=steps.Majorant())
 
 
-def test_values_outside_of_a_descent_are_in_parts_too(small_chunks):
+def test_losses_outside_a_run_are_computed_in_chunks_too(small_chunks):
     s = small(6, rows=40)
     whole = float(s.problem().loss(s.weights))
     small_chunks()

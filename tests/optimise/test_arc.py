@@ -1,4 +1,4 @@
-"""Every derivative by the slope of its Taylor remainder, and against the oracle."""
+"""Derivatives along an arc, by the slopes of their Taylor remainders and against the oracle."""
 
 import math
 from functools import partial
@@ -12,21 +12,20 @@ import pytest
 import oracle
 from greatcircle import sphere
 from greatcircle._runtime.precision import precision
+from greatcircle.geometry.great_circle import Arc
 from greatcircle.network.activations import declare
 from greatcircle.optimise import arc as arcs
-from greatcircle.optimise.arc import Arc
 from small import ACTIVATION_NAMES, LOSS_NAMES, small, thinned
 
-KINKED = ("relu", "leaky_relu", "abs", "softsign", "elu")  # or with a kink in a derivative
-
+KINKED = ("relu", "leaky_relu", "abs", "softsign", "elu")  # also those with a kink in a derivative
 
 HEADINGS = 5
 
 
 def remainder_order(angles, values, derivatives):
-    """Slope, in log-log, of what Taylor polynomials leave of a function.
+    """Return the log-log slope of the remainder of Taylor polynomials.
 
-    The median over several arcs: on one alone two terms of the remainder may happen to cancel.
+    The median over several arcs: on one alone, two terms of the remainder may happen to cancel.
     """
     slopes = []
     for row, taylor in zip(np.asarray(values), np.asarray(derivatives), strict=True):
@@ -36,7 +35,7 @@ def remainder_order(angles, values, derivatives):
 
 
 def random_headings(s, radii):
-    """Tangent headings, stacked, their layers at different speeds."""
+    """Draw a stack of tangent headings whose layers have different speeds."""
     rng = np.random.default_rng(0)
     drawn = [
         tuple(
@@ -50,31 +49,31 @@ def random_headings(s, radii):
 
 @partial(jax.jit, static_argnames="speeds")
 def arc_of(problem, weights, radii, speeds):
-    """Steepest arc at the start with its layers at the given speeds, gradient, and what is left."""
-    _, left = problem.forward(weights)
-    gradient, left = problem.backward(weights, left)
+    """Return the steepest arc with layers of the given speeds, the gradient, and the cache."""
+    _, cache = problem.forward(weights)
+    gradient, cache = problem.backward(weights, cache)
     heading = sphere.normalise(sphere.project(weights, gradient, radii), -1.0)
     heading = tuple(v * h for v, h in zip(speeds, heading, strict=True))
-    return Arc(weights, heading, radii), gradient, left
+    return Arc(weights, heading, radii), gradient, cache
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("activation", "loss"), thinned(product(ACTIVATION_NAMES, LOSS_NAMES), 3))
-def test_every_derivative_leaves_a_remainder_of_its_order(activation, loss):
-    """Along arcs: the gradient, the closed-form slope, the second-order pass, Taylor mode."""
+def test_taylor_remainders_have_the_right_order(activation, loss):
+    """Gradient, closed-form slope, second-order pass and Taylor mode, along arcs."""
     margin = 0.08 if activation in KINKED else 0
     s = small(11, activation=activation, loss=loss, rows=2, away_from_kinks=margin)
     problem, radii = s.problem(), jnp.asarray(s.radii)
-    # Small enough that no unit crosses its kink, large enough that rounding does not show.
+    # Small enough that no unit crosses its kink, large enough that rounding is negligible.
     coarse, fine = np.geomspace(6e-3, 3e-2, 7), np.geomspace(5e-4, 5e-3, 7)
 
     @jax.jit
     @jax.vmap
     def measure(heading):
         arc = Arc(tuple(map(jnp.asarray, s.weights)), heading, radii)
-        value, left = problem.forward(arc.weights)
-        gradient, left = problem.backward(arc.weights, left)
-        second = arcs.second_derivative(problem, arc, gradient, left)
+        value, cache = problem.forward(arc.weights)
+        gradient, cache = problem.backward(arc.weights, cache)
+        second = arcs.second_derivative(problem, arc, gradient, cache)
         euclidean = jnp.sum(sphere.inner(gradient, arc.velocity))
         by_hand = jnp.stack([value, arcs.slope(arc, gradient), second])
 
@@ -97,8 +96,8 @@ def test_every_derivative_leaves_a_remainder_of_its_order(activation, loss):
     ("activation", "loss"),
     thinned([*product(ACTIVATION_NAMES, ["squared"]), *product(["tanh"], LOSS_NAMES[1:])], 2),
 )
-def test_taylor_coefficients_are_the_oracles_for_layers_of_any_speed(activation, loss):
-    """Taylor mode and nested forward mode both; one layer stands still."""
+def test_taylor_coefficients_agree_with_the_oracle_for_layers_of_any_speed(activation, loss):
+    """Taylor mode and nested forward mode; one layer has speed zero."""
     s = small(7, depth=4, activation=activation, loss=loss)
     problem = s.problem()
     arc, *_ = arc_of(problem, s.weights, np.array(s.radii), (1.0, 0.0, 0.3, 0.7))
@@ -106,25 +105,25 @@ def test_taylor_coefficients_are_the_oracles_for_layers_of_any_speed(activation,
     expected = oracle.arc_derivatives(s.weights, headings, s.radii, s.X, s.Y, activation, loss, 5)
     expected = np.array(expected) / float(problem.unit)
     size = np.abs(expected).max()
-    for find, order in ((arcs.taylor, 5), (arcs._nested, 3)):
-        found = jax.jit(find, static_argnums=2)(problem, arc, order)
+    for taylor, order in ((arcs.taylor, 5), (arcs._nested_forward_mode, 3)):
+        found = jax.jit(taylor, static_argnums=2)(problem, arc, order)
         np.testing.assert_allclose(found, expected[: order + 1], rtol=1e-8, atol=1e-10 * size)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("function", [jax.nn.relu, lambda z: jnp.clip(z, -1, 1)])
 def test_taylor_falls_back_where_taylor_mode_has_no_rule(function):
-    """Whatever the experimental Taylor mode raises, nested forward mode answers."""
+    """Nested forward mode takes over, whatever the experimental Taylor mode raises."""
     s = small(0, activation=declare(function, (0, 1), name="user"))
     problem = s.problem()
-    arc, gradient, left = arc_of(problem, s.weights, np.array(s.radii), (1.0,) * 3)
+    arc, gradient, cache = arc_of(problem, s.weights, np.array(s.radii), (1.0,) * 3)
     found = jax.jit(arcs.taylor, static_argnums=2)(problem, arc, 3)
-    second = jax.jit(arcs.second_derivative)(problem, arc, gradient, left)
+    second = jax.jit(arcs.second_derivative)(problem, arc, gradient, cache)
     np.testing.assert_allclose(found[2], second, rtol=1e-9, atol=1e-12)
 
 
 def test_slope_of_float32_weights_does_not_cancel():
-    """The paper's √(a² − b²) loses the slope where the gradient is nearly normal; ours does not."""
+    """The paper's √(a² − b²) loses all digits if the gradient is nearly normal; ours does not."""
     rng = np.random.default_rng(0)
     w = rng.standard_normal((20, 20))
     w /= np.linalg.norm(w)
@@ -149,7 +148,7 @@ def test_second_order_pass_in_float32_is_close_to_float64():
         with precision(dtype):
             problem = s.problem(dtype)
             weights = tuple(w.astype(dtype) for w in s.weights)
-            arc, gradient, left = arc_of(problem, weights, np.array(s.radii, dtype), (1.0,) * 3)
+            arc, gradient, cache = arc_of(problem, weights, np.array(s.radii, dtype), (1.0,) * 3)
             assert all(v.dtype == dtype for v in arc.heading)
-            values.append(float(arcs.second_derivative(problem, arc, gradient, left)))
+            values.append(float(arcs.second_derivative(problem, arc, gradient, cache)))
     assert values[0] == pytest.approx(values[1], rel=1e-4)

@@ -1,4 +1,4 @@
-"""Descent on parts of the rows that grow."""
+"""Row schedules: batches that grow, windows of rows in memory, random batches."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,12 +6,23 @@ from itertools import pairwise
 import jax
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
-from greatcircle import LipschitzRegressor, Network, Problem, steps, stopping
-from greatcircle.data.streams import Arrays, Batches
+from greatcircle import (
+    Checkpoint,
+    LipschitzRegressor,
+    Network,
+    Problem,
+    descend,
+    directions,
+    steps,
+    stopping,
+)
+from greatcircle.data.sources import Arrays, Batches
 from greatcircle.datasets import ground_effect
-from greatcircle.objective import chunks as parts
-from greatcircle.optimise.batches import ALL, Windows, descend_in_batches
+from greatcircle.objective import chunks
+from greatcircle.optimise.checkpoint import NAME
+from greatcircle.optimise.schedules import GrowingBatches, WindowSource
 from greatcircle.optimise.stopping import MaxIter
 
 TABLE = ground_effect.generate(4000)
@@ -19,24 +30,30 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4000, 3)) / 2
 NETWORK = Network((3, 5, 1), "abs")
 START = NETWORK.initial_weights(seed=1)
-TRUTH = NETWORK.predict(NETWORK.initial_weights(seed=0), X)
+TRUTH = np.asarray(Problem(NETWORK, X, X[:, :1]).outputs(NETWORK.initial_weights(seed=0)))
 
 
-def whole(noise):
+def problem_with(noise):
     y = TRUTH + noise * np.random.default_rng(1).standard_normal(TRUTH.shape)
     return Problem(NETWORK, X, y)
 
 
-def run(noise, **changes):
-    asked, problem = [], whole(noise)
-    rows = Arrays(np.asarray(problem.inputs), np.asarray(problem.targets), None, 2)
+def batches_of(problem, source, asked=None, *, first=20, largest=2000, whole=True):
+    def problem_of(drawn):
+        if asked is not None:
+            asked.append(len(drawn))
+        made = Problem(NETWORK, drawn.inputs, drawn.targets)
+        return made.with_unit(problem.unit)
 
-    def problem_of(some):
-        asked.append(len(some))
-        return problem.with_rows(some.inputs, some.targets)
+    return GrowingBatches(source, problem_of, first, largest, problem if whole else None)
 
-    settings = {"batch_size": 20, "largest": 2000, "whole": problem, "stop": MaxIter(30)}
-    result = descend_in_batches(rows, problem_of, START, **{**settings, **changes})
+
+def run(noise, *, whole=True, largest=2000, **options):
+    asked, problem = [], problem_with(noise)
+    source = Arrays(np.asarray(problem.inputs), np.asarray(problem.targets), None, 2)
+    rows = batches_of(problem, source, asked, largest=largest, whole=whole)
+    options = {"stop": MaxIter(30), "direction": directions.Kronecker(), **options}
+    result = descend(problem, START, rows=rows, **options)
     return problem, result, asked
 
 
@@ -52,19 +69,19 @@ def test_noise_makes_batches_grow_and_all_rows_end_it():
 
 
 def test_without_noise_small_batches_go_further():
-    counts = {noise: run(noise, whole=None)[2].count(20) for noise in (0.0, 3.0)}
+    counts = {noise: run(noise, whole=False)[2].count(20) for noise in (0.0, 3.0)}
     assert counts[0.0] > counts[3.0]
 
 
-def test_every_recorded_turn_lowered_the_loss_of_rows_that_had_not_chosen_it():
-    _, result, _ = run(0.3, whole=None)
+def test_every_recorded_step_lowers_the_loss_of_rows_that_did_not_choose_it():
+    _, result, _ = run(0.3, whole=False)
     assert result.records
     assert all(r.actual > 0 for r in result.records)
 
 
 @dataclass(frozen=True)
 class TooLong:
-    """A step whose angle is far from where the loss is low."""
+    """A step rule whose angle is far too large."""
 
     usual = steps.Curvature()
     cost = usual.cost
@@ -72,16 +89,20 @@ class TooLong:
     def check(self, objective):
         self.usual.check(objective)
 
-    def propose(self, here):
-        found = self.usual.propose(here)
-        return found._replace(angle=30 * found.angle)
+    def propose(self, start):
+        proposal = self.usual.propose(start)
+        return proposal._replace(angle=30 * proposal.angle)
 
 
-def test_a_turn_that_its_own_rows_refuse_is_halved_and_says_nothing_of_noise():
+def test_a_step_that_its_own_rows_reject_is_halved_and_batches_do_not_grow():
     _, result, asked = run(0.0, step=TooLong(), stop=MaxIter(5))
     assert sum(r.halvings for r in result.records) > 5
     assert set(asked) == {20}
-    assert all(r.forward == pytest.approx(20 / 4000 * (2 + 2 * r.halvings)) for r in result.records)
+    for record in result.records:
+        # A full turn or more is never a step: the rows that chose it are not evaluated.
+        rejected = record.angle * 2.0 ** np.arange(1, record.halvings + 1)
+        passes = 2 + record.halvings + np.sum(rejected < 2 * np.pi)
+        assert record.forward == pytest.approx(20 / 4000 * passes)
 
 
 def test_norms_stay():
@@ -90,31 +111,26 @@ def test_norms_stay():
         assert np.linalg.norm(a) == pytest.approx(np.linalg.norm(b), rel=1e-6)
 
 
-def test_batches_that_cannot_grow_end_when_they_refuse():
-    _, result, asked = run(3.0, whole=None, largest=160, stop=MaxIter(10_000))
+def test_a_run_on_batches_that_cannot_grow_ends_after_rejected_steps():
+    _, result, asked = run(3.0, whole=False, largest=160, stop=MaxIter(10_000))
     assert result.outcome == "converged"
-    assert result.reason == "3 batches of 160 rows in a row refused a turn"
+    assert result.reason == "3 consecutive batches of 160 rows rejected a step"
     assert max(asked) == 160
 
 
-def test_the_end_of_the_rows_is_an_end():
-    problem = whole(0.0)
+def test_a_run_ends_with_the_rows():
+    problem = problem_with(0.0)
 
     def run_on(batches):
-        return descend_in_batches(
-            Batches(iter(batches)),
-            lambda rows: problem.with_rows(rows.inputs, rows.targets),
-            START,
-            batch_size=20,
-            largest=20,
-        )
+        rows = batches_of(problem, Batches(iter(batches)), largest=20, whole=False)
+        return descend(problem, START, rows=rows)
 
     assert run_on([(X[:20], TRUTH[:20])] * 4).reason == "there are no more rows"
     with pytest.raises(ValueError, match="batch_size is 20 and there are fewer rows"):
         run_on([(X[:19], TRUTH[:19])])
 
 
-def test_a_callback_stops_and_ctrl_c_keeps_what_there_is():
+def test_a_callback_stops_and_ctrl_c_keeps_the_weights():
     _, result, _ = run(0.0, callback=lambda record, weights: record.iteration == 2)
     assert (result.outcome, len(result.records)) == ("stopped", 2)
 
@@ -126,17 +142,26 @@ def test_a_callback_stops_and_ctrl_c_keeps_what_there_is():
     assert np.all(np.isfinite(result.weights[0]))
 
 
-@pytest.mark.parametrize("changes", [{}, {"whole": None, "largest": 160}])
-def test_from_every_state_it_goes_on_bit_for_bit(changes):
-    kept = []
+class KeepsAll(Checkpoint):
+    """A checkpoint of every state, each in a folder of its own."""
+
+    def write_if_due(self, state, records):
+        self.write(state, records)
+        kept = self.path.with_name(f"{len(list(self.path.parent.iterdir()))}")
+        kept.mkdir()
+        (kept / NAME).write_bytes(self.path.read_bytes())
+
+
+@pytest.mark.parametrize("changes", [{}, {"whole": False, "largest": 160}])
+def test_every_state_resumes_bit_for_bit(changes, tmp_path):
     changes = {"stop": MaxIter(12) | stopping.DecreaseBelow(5e-3), **changes}
-    _, result, _ = run(
-        1.0, keep=lambda state, records: kept.append((state, list(records))), **changes
-    )
-    assert any(state.rows > 20 for state, _ in kept)  # grown, and after that
-    assert any(state.rows == ALL for state, _ in kept) == ("whole" not in changes)
-    for state, records in kept[::3]:
-        _, rest, _ = run(1.0, state=state, records=records, **changes)
+    _, result, _ = run(1.0, checkpoint=KeepsAll(tmp_path), **changes)
+    folders = [path for path in tmp_path.iterdir() if path.is_dir()]
+    sizes = [int(Checkpoint(f, resume=True).saved.leaves[-4]) for f in folders]
+    assert any(size > 20 for size in sizes)  # batches have grown
+    assert any(size == 0 for size in sizes) == ("whole" not in changes)  # all rows
+    for folder in folders[::3]:
+        _, rest, _ = run(1.0, checkpoint=Checkpoint(folder, resume=True), **changes)
         assert (rest.outcome, rest.reason, rest.loss) == (
             result.outcome,
             result.reason,
@@ -148,14 +173,37 @@ def test_from_every_state_it_goes_on_bit_for_bit(changes):
             np.testing.assert_array_equal(a._replace(seconds=0), b._replace(seconds=0))
 
 
+def test_a_resumed_run_converges_by_the_iterations_since_batches_last_grew(tmp_path):
+    X = np.random.default_rng(0).standard_normal((600, 3))
+    y = np.abs(X[:, 0]) + 0.3 * np.random.default_rng(1).standard_normal(600)
+
+    def fitted(max_iter=200, **options):
+        model = LipschitzRegressor(
+            (8,), batch_size=16, tol=0.8, max_iter=max_iter, random_state=0, **options
+        )
+        return model.fit(X, y)
+
+    whole = fitted()
+    sizes = whole.history_["backward"]
+    grown = int(np.flatnonzero(sizes == 1)[0])
+    assert grown > 1
+    assert whole.n_iter_ == grown + 10
+    for interrupted in (grown - 1, grown, grown + 1, whole.n_iter_ - 1):
+        folder = tmp_path / str(interrupted)
+        fitted(interrupted, checkpoint=folder)
+        rest = fitted(checkpoint=folder, resume=True)
+        np.testing.assert_array_equal(rest.history_["loss"], whole.history_["loss"])
+        assert rest.reason_ == whole.reason_
+
+
 @pytest.mark.parametrize("rows", [100_000, 150_000, 1_200_000])
 def test_windows_are_all_chunks_in_turn(rows):
-    windows = Windows(rows)
-    count, size = parts.chunks_of(rows)
+    windows = WindowSource(rows)
+    count, size = chunks.chunk_layout(rows)
     drawn = [windows.draw(size) for _ in range(count + 1)]
     assert [d.first for d in drawn] == [*range(count), 0]
     wanted = size
-    for _ in range(200):  # of any size up to half of all, two in a row have no chunk in common
+    for _ in range(200):  # consecutive windows of up to half of all chunks do not overlap
         wanted = min(wanted * int(RNG.integers(1, 4)), size * (count // 2))
         before, after = windows.draw(wanted), windows.draw(wanted)
         assert before.first + before.count <= count
@@ -166,14 +214,14 @@ def test_windows_are_all_chunks_in_turn(rows):
         wanted = wanted if RNG.random() < 0.9 else size
 
 
-def test_windows_go_on_from_a_place():
-    windows = Windows(100_000)
+def test_windows_continue_from_a_position():
+    windows = WindowSource(100_000)
     size = windows.size
     assert windows.draw(3 * size - 1).count == 3
-    place = windows.place
+    position = windows.position
     expected = windows.draw(4 * size)
-    again = Windows(100_000)
-    again.seek(place)
+    again = WindowSource(100_000)
+    again.seek(position)
     assert again.draw(4 * size) == expected
     assert len(windows.draw(10 * 100_000)) >= 100_000
 
@@ -181,8 +229,8 @@ def test_windows_go_on_from_a_place():
 @pytest.fixture
 def small_chunks(monkeypatch):
     jax.clear_caches()
-    monkeypatch.setattr(parts, "CHUNK", 128)
-    monkeypatch.setattr(parts, "WHOLE", 512)
+    monkeypatch.setattr(chunks, "CHUNK", 128)
+    monkeypatch.setattr(chunks, "MAX_AT_ONCE", 512)
     yield
     monkeypatch.undo()
     jax.clear_caches()
@@ -199,10 +247,10 @@ def test_many_rows_start_with_a_chunk_of_them(tmp_path):
     assert all_rows.history_["backward"].min() == 1
     assert shares[0] == pytest.approx(1 / 32)
     assert np.all(np.diff(shares) >= 0)
-    assert sum(shares == 1) >= 10  # all rows have a say in when it is enough
+    assert sum(shares == 1) >= 10  # all rows decide when it has converged
     rest = ground_effect.generate(4000, seed=5)
     assert some.score(rest.X, rest.y) > all_rows.score(rest.X, rest.y) - 0.01
-    checkpoint = {"checkpoint": tmp_path, "checkpoint_seconds": 0, **settings}
+    checkpoint = {"checkpoint": tmp_path, "checkpoint_interval": 0, **settings}
     for most in (3, sum(shares < 1) + 4):
         LipschitzRegressor(resume=True, max_iter=most, **checkpoint).fit(*fit)
     resumed = LipschitzRegressor(resume=True, **checkpoint).fit(*fit)
@@ -211,7 +259,7 @@ def test_many_rows_start_with_a_chunk_of_them(tmp_path):
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_rows_that_do_not_count_are_in_no_chunk():
+def test_rows_of_weight_zero_are_in_no_chunk():
     weight = np.zeros(4000)
     weight[RNG.choice(4000, 700, replace=False)] = 1 + RNG.random(700)
     model = LipschitzRegressor((8,), random_state=0, dtype="float64", max_iter=30)
@@ -227,7 +275,7 @@ def test_rows_that_do_not_count_are_in_no_chunk():
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_a_fit_that_goes_on_goes_on_with_all_rows():
+def test_a_warm_start_sees_all_rows():
     model = LipschitzRegressor((8,), warm_start=True, max_iter=2, random_state=0)
     model.fit(TABLE.X, TABLE.y)
     assert model.history_["backward"].max() < 1
@@ -248,31 +296,42 @@ def test_early_stopping_waits_for_all_rows_and_the_loss_is_theirs():
     assert short.loss_ == pytest.approx(np.mean(np.sum(error**2, axis=1)) / 2, rel=1e-9)
 
 
-def test_a_start_that_was_kept_is_a_place_to_go_on_from():
-    problem = whole(0.0)
+def test_ctrl_c_at_the_switch_to_all_rows_reports_their_loss(monkeypatch):
+    start = GrowingBatches.start
 
-    def run_on(**changes):
-        return descend_in_batches(
-            Batches([(X[i : i + 20], TRUTH[i : i + 20]) for i in range(0, 400, 20)]),
-            lambda rows: problem.with_rows(rows.inputs, rows.targets),
-            START,
-            batch_size=20,
-            largest=20,
-            **changes,
-        )
+    def interrupt(schedule):
+        if schedule.uses_all_rows:
+            raise KeyboardInterrupt
+        return start(schedule)
 
-    begun = run_on(stop=MaxIter(0))
-    assert begun.records == []
-    rest, at_once = run_on(stop=MaxIter(4), state=begun.state), run_on(stop=MaxIter(4))
+    monkeypatch.setattr(GrowingBatches, "start", interrupt)
+    model = LipschitzRegressor((8,), batch_size=64, random_state=0, dtype="float64")
+    with pytest.warns(ConvergenceWarning, match="interrupted"):
+        model.fit(TABLE.X, TABLE.y)
+    assert model.history_["backward"][-1] < 1
+    error = model.predict(TABLE.X) - TABLE.y
+    assert model.loss_ == pytest.approx(np.mean(np.sum(error**2, axis=1)) / 2, rel=1e-9)
+
+
+def test_a_start_resumes(tmp_path):
+    problem = problem_with(0.0)
+    batches = [(X[i : i + 20], TRUTH[i : i + 20]) for i in range(0, 400, 20)]
+
+    def run_on(iterations, **options):
+        rows = batches_of(problem, Batches(batches), largest=20, whole=False)
+        return descend(problem, START, rows=rows, stop=MaxIter(iterations), **options)
+
+    assert run_on(0, checkpoint=Checkpoint(tmp_path)).records == []
+    rest, at_once = run_on(4, checkpoint=Checkpoint(tmp_path, resume=True)), run_on(4)
     for a, b in zip(rest.weights, at_once.weights, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_ctrl_c_while_compiling_is_a_way_to_stop(monkeypatch):
+def test_ctrl_c_during_compilation_stops(monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("greatcircle.optimise.batches.visit_point", interrupt)
+    monkeypatch.setattr("greatcircle.optimise.iterations.descending_iterations", interrupt)
     _, result, _ = run(0.0)
     assert result.outcome == "interrupted"
     for a, b in zip(START, result.weights, strict=True):
@@ -286,7 +345,7 @@ def test_the_papers_methods_always_see_all_rows():
     assert model.history_["backward"].min() == 1
 
 
-def test_few_gains_make_batches_grow_before_they_refuse():
+def test_small_decreases_make_batches_grow_before_a_step_is_rejected():
     few = MaxIter(60) | stopping.DecreaseBelow(10.0, patience=1)
     _, result, asked = run(0.0, stop=few)
     assert asked.count(20) <= 3

@@ -1,3 +1,5 @@
+"""Callbacks that write records to files."""
+
 import pickle
 import sys
 
@@ -20,7 +22,7 @@ def model(*functions, **changes):
 def test_csv_has_the_history(tmp_path):
     path = tmp_path / "training.csv"
     m = model(callbacks.CSV(path), early_stopping=True)
-    for _ in range(2):  # another fit begins the file anew
+    for _ in range(2):  # another fit overwrites the file
         m.fit(X, X[:, 0])
         lines = pl.read_csv(path)
         assert lines.columns == list(Record._fields)
@@ -30,22 +32,22 @@ def test_csv_has_the_history(tmp_path):
         callbacks.CSV(tmp_path / "nowhere" / "training.csv")
 
 
-def test_tensorboard_gets_every_number(tmp_path):
+def test_tensorboard_contains_every_number(tmp_path):
     from tensorboardX.proto.event_pb2 import Event
 
     board = callbacks.TensorBoard(tmp_path)
     m = model(board).fit(X, X[:, 0])
     board.close()
     (path,) = tmp_path.iterdir()
-    data, place, seen = path.read_bytes(), 0, {}
-    while place < len(data):  # length, its checksum, the event, its checksum
-        length = int.from_bytes(data[place : place + 8], "little")
-        event = Event.FromString(data[place + 12 : place + 12 + length])
-        place += 12 + length + 4
+    data, position, scalars = path.read_bytes(), 0, {}
+    while position < len(data):  # length, its checksum, the event, its checksum
+        length = int.from_bytes(data[position : position + 8], "little")
+        event = Event.FromString(data[position + 12 : position + 12 + length])
+        position += 12 + length + 4
         for value in event.summary.value:
-            seen.setdefault(value.tag, []).append((event.step, value.simple_value))
-    assert set(seen) == {f"greatcircle/{n}" for n in board.SHOWN if n != "validation_loss"}
-    steps, losses = zip(*seen["greatcircle/loss"], strict=True)
+            scalars.setdefault(value.tag, []).append((event.step, value.simple_value))
+    assert set(scalars) == {f"greatcircle/{n}" for n in board.SHOWN if n != "validation_loss"}
+    steps, losses = zip(*scalars["greatcircle/loss"], strict=True)
     assert steps == (1, 2, 3, 4)
     np.testing.assert_allclose(losses, m.history_["loss"], rtol=1e-6)
 
@@ -59,7 +61,7 @@ def test_callbacks_survive_clones_and_pickles(tmp_path):
     m.callbacks[1].close()
 
 
-def test_tensorboard_says_what_it_needs(tmp_path, monkeypatch):
+def test_tensorboard_names_the_missing_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(ImportError, match=r"pip install 'greatcircle\[tensorboard\]'"):
         model(callbacks.TensorBoard(tmp_path)).fit(X, X[:, 0])

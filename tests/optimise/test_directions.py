@@ -1,4 +1,4 @@
-"""Directions one by one: against slow oracles, and what all of them promise."""
+"""Directions one by one against slow oracles, and the properties that all of them share."""
 
 from dataclasses import replace
 from functools import partial
@@ -10,28 +10,35 @@ import pytest
 
 import oracle
 from greatcircle import Network, Problem, descend, losses, sphere, stopping
-from greatcircle.objective.objective import Custom
-from greatcircle.optimise.arc import Arc
+from greatcircle.geometry.great_circle import Arc
+from greatcircle.objective.function import FunctionObjective, function_objective
+from greatcircle.optimise import arc as arcs
+from greatcircle.optimise.arc import ArcStart
 from greatcircle.optimise.directions import (
     ConjugateGradient,
     GaussNewton,
+    HagerZhang,
     Kronecker,
-    Place,
+    MajorantSteepest,
+    PolakRibiere,
+    Position,
+    RiemannianGradient,
+    RootMeanSquare,
     Steepest,
     automatic,
     kronecker,
+    root_mean_square,
 )
 from greatcircle.optimise.directions.gauss_newton import DAMPING
-from greatcircle.optimise.loop import nowhere, visit_point
 from greatcircle.optimise.steps import Curvature, DataMajorant, Majorant, SmoothMajorant
-from small import LOSS_NAMES, small, thinned
+from small import LOSS_NAMES, small, thinned, unless_types_are_checked
 
 DIRECTIONS = (
     Steepest(),
-    Steepest("gradient"),
-    Steepest("trust"),
+    RiemannianGradient(),
+    MajorantSteepest(),
     ConjugateGradient(),
-    ConjugateGradient("hager-zhang"),
+    ConjugateGradient(HagerZhang()),
     GaussNewton(),
     Kronecker(),
     Kronecker(sample=3),
@@ -39,45 +46,41 @@ DIRECTIONS = (
 
 
 @jax.jit
-def place(objective, weights, way=None, angle=0.0, decrease=jnp.inf):
-    """A point that the loop has reached along `way`; by default the start."""
+def position_at(objective, weights, arc=None, angle=0.0, decrease=jnp.inf):
+    """Return the position that the loop reaches along `arc`; by default the start."""
     packed = sphere.pack(tuple(map(jnp.asarray, weights)))
     radii = sphere.norm(packed)
-    _, left = objective.forward(sphere.unpack(packed))
-    gradient, left = objective.backward(sphere.unpack(packed), left)
+    _, cache = objective.forward(sphere.unpack(packed))
+    gradient, cache = objective.backward(sphere.unpack(packed), cache)
     tangent = sphere.project(packed, sphere.pack(gradient), radii)
-    way = way or Arc(packed, sphere.scale(packed, 0.0), radii)
-    angle = jnp.asarray(angle, radii.dtype)
-    gradient = sphere.scale(tangent, radii)
-    decrease = jnp.asarray(decrease, radii.dtype)
-    return Place(
+    return Position(
         objective=objective,
         weights=packed,
-        gradient=gradient,
-        left=left,
+        gradient=sphere.scale(tangent, radii),
+        cache=cache,
         radii=radii,
-        way=way,
-        angle=angle,
-        decrease=decrease,
+        arc=arc or Arc(packed, sphere.scale(packed, 0.0), radii),
+        angle=jnp.asarray(angle, radii.dtype),
+        decrease=jnp.asarray(decrease, radii.dtype),
     )
 
 
 @partial(jax.jit, static_argnames="direction")
-def choose(direction, here, memory):
-    return direction.choose(here, memory)
+def choose(direction, position, state):
+    return direction.choose(position, state)
 
 
-def chosen_after(direction, problem, weights, turns=1, angle=0.05):
-    """What the direction chooses at the start, and after each of some turns."""
-    here = place(problem, weights)
-    memory, seen = direction.start(here.weights), []
-    for k in range(turns + 1):
-        chosen = choose(direction, here, memory)
-        seen.append((here, memory, chosen))
-        if k < turns:
-            way, memory = Arc(here.weights, chosen.heading, here.radii), chosen.memory
-            here = place(problem, sphere.unpack(way.point(angle)), way, angle, 0.01)
-    return seen
+def run(direction, problem, weights, steps=1, angle=0.05):
+    """Return position, state and choice at the start, and after each of some steps."""
+    position = position_at(problem, weights)
+    state, visited = direction.init(position.weights), []
+    for k in range(steps + 1):
+        choice = choose(direction, position, state)
+        visited.append((position, state, choice))
+        if k < steps:
+            arc, state = Arc(position.weights, choice.heading, position.radii), choice.state
+            position = position_at(problem, sphere.unpack(arc.point(angle)), arc, angle, 0.01)
+    return visited
 
 
 def matrices(tree):
@@ -88,7 +91,7 @@ def flat(tree):
     return np.concatenate([m.ravel() for m in matrices(tree)])
 
 
-# What all of them promise
+# Properties of all directions
 
 
 @pytest.mark.usefixtures("x64")
@@ -96,68 +99,70 @@ def flat(tree):
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
 def test_headings_are_tangent_downhill_and_the_fastest_layer_has_speed_one(direction, bias):
     s = small(1, activation="tanh", bias=bias)
-    for here, _, chosen in chosen_after(direction, s.problem(), s.weights, turns=2):
-        np.testing.assert_allclose(sphere.inner(here.weights, chosen.heading), 0, atol=1e-14)
-        speeds = sphere.norm(chosen.heading)
+    for position, _, choice in run(direction, s.problem(), s.weights, steps=2):
+        np.testing.assert_allclose(sphere.inner(position.weights, choice.heading), 0, atol=1e-14)
+        speeds = sphere.norm(choice.heading)
         assert float(jnp.max(speeds)) == pytest.approx(1, rel=1e-14)
-        assert float(sphere.dot(here.gradient, chosen.heading)) < 0
+        assert float(sphere.dot(position.gradient, choice.heading)) < 0
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
 def test_zero_gradient_gives_zero_heading(direction):
-    """At the start, and with something to remember."""
+    """This holds at the start and with a state from another problem."""
     s = small(1, activation="tanh")
     problem = s.problem()
     fitted = Problem(s.network, s.X, problem.outputs(s.weights), dtype=np.float64)
-    here = place(fitted, s.weights)
-    assert float(sphere.dot(here.gradient, here.gradient)) == 0
-    _, memory, _ = chosen_after(direction, problem, s.weights)[1]
-    for remembered in (direction.start(here.weights), memory):
-        chosen = choose(direction, here, remembered)
-        np.testing.assert_array_equal(flat(chosen.heading), 0)
-        assert all(np.all(np.isfinite(leaf)) for leaf in map(np.asarray, [chosen.products]))
+    position = position_at(fitted, s.weights)
+    assert float(sphere.dot(position.gradient, position.gradient)) == 0
+    _, state, _ = run(direction, problem, s.weights)[1]
+    for earlier in (direction.init(position.weights), state):
+        choice = choose(direction, position, earlier)
+        np.testing.assert_array_equal(flat(choice.heading), 0)
+        assert all(np.all(np.isfinite(leaf)) for leaf in map(np.asarray, [choice.products]))
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
-def test_no_heading_depends_on_how_the_radii_are_shared_out(direction, bias):
-    """Relu: a factor on a layer comes out at the end, where the targets have it too."""
+def test_headings_do_not_depend_on_how_the_radii_are_distributed(direction, bias):
+    """Relu: a factor on a layer is a factor on the outputs, and on the targets here."""
     s = small(5, depth=3, rows=12)
     c = 3.0
-    here = chosen_after(direction, s.problem(), s.weights, turns=2)
+    position = run(direction, s.problem(), s.weights, steps=2)
     moved = (s.weights[0] * c, s.weights[1], s.weights[2] / c)
     scaled = (s.weights[0], s.weights[1] * c, s.weights[2])
     louder = Problem(s.network, s.X, s.Y * c, dtype=np.float64)
     for problem, weights in ((s.problem(), moved), (louder, scaled)):
-        there = chosen_after(direction, problem, weights, turns=2)
-        for (_, _, a), (_, _, b) in zip(here, there, strict=True):
+        there = run(direction, problem, weights, steps=2)
+        for (_, _, a), (_, _, b) in zip(position, there, strict=True):
             np.testing.assert_allclose(flat(a.heading), flat(b.heading), rtol=1e-7, atol=1e-9)
 
 
 # Steepest
 
 
-def test_steepest_has_unit_speed_and_leaves_dead_layers_alone():
+def test_layers_without_a_gradient_do_not_move():
     class Linear:
         def loss(self, weights):
             return jnp.sum(jnp.array([[0.0, 1.0], [2.0, 0.0]]) * weights[0]) + 0 * weights[1][0, 0]
 
-    here = place(Custom(Linear(), np.dtype(np.float32)), (np.eye(2), np.eye(2)))
-    for speed in ("unit", "gradient"):
-        first, second = matrices(Steepest(speed).choose(here, ()).heading)
+    position = position_at(
+        function_objective(Linear(), np.dtype(np.float32)), (np.eye(2), np.eye(2))
+    )
+    for direction in (Steepest(), RiemannianGradient()):
+        first, second = matrices(direction.choose(position, ()).heading)
         np.testing.assert_allclose(first, -np.array([[0, 1], [2, 0]]) / np.sqrt(5), rtol=1e-6)
         np.testing.assert_array_equal(second, 0)
 
 
 @pytest.mark.usefixtures("x64")
-def test_speeds_of_steepest_are_the_gradients_per_radian():
+def test_speeds_of_the_riemannian_gradient_are_the_gradients_per_radian():
     s = small(2)
-    here = place(s.problem(), s.weights)
-    unit = Steepest().choose(here, ()).heading
+    position = position_at(s.problem(), s.weights)
+    unit = Steepest().choose(position, ()).heading
     np.testing.assert_allclose(sphere.norm(unit), 1, rtol=1e-14)
-    graded = Steepest("gradient").choose(here, ()).heading
+    graded = RiemannianGradient().choose(position, ()).heading
     gradients = oracle.gradient(s.weights, s.X, s.Y, "relu", "squared")
     tangents = [
         mu * oracle.project(W, G, mu)
@@ -171,19 +176,19 @@ def test_speeds_of_steepest_are_the_gradients_per_radian():
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, True])
-def test_trust_is_steepest_in_its_norm(bias):
-    """No other speeds gain more for the same (Σ (k_i s_i)^q)^(1/q), q = 1.25."""
+def test_majorant_steepest_is_steepest_in_its_norm(bias):
+    """No other speeds of the same (Σ (k_i s_i)^q)^(1/q), q = 1.25, have a steeper slope."""
     s = small(2, activation="tanh", bias=bias)
-    here = place(s.problem(), s.weights)
-    heading = matrices(Steepest("trust").choose(here, ()).heading)
+    position = position_at(s.problem(), s.weights)
+    heading = matrices(MajorantSteepest().choose(position, ()).heading)
     speeds = np.array([np.linalg.norm(v) for v in heading])
-    unit = matrices(Steepest().choose(here, ()).heading)
+    unit = matrices(Steepest().choose(position, ()).heading)
     for v, u, speed in zip(heading, unit, speeds, strict=True):
         np.testing.assert_allclose(v, speed * u, atol=1e-13)
-    k, worth = [], [np.linalg.norm(g) for g in matrices(here.gradient)]
+    k, worth = [], [np.linalg.norm(g) for g in matrices(position.gradient)]
     for i, (u, mu) in enumerate(zip(unit, s.radii, strict=True)):
-        seen = [oracle.layers_see(s.weights, x, "tanh", bias)[i] for x in s.X]
-        rate = mu * np.sqrt(np.mean([np.sum((h @ u) ** 2) for h in seen]))
+        inputs = [oracle.layer_inputs(s.weights, x, "tanh", bias)[i] for x in s.X]
+        rate = mu * np.sqrt(np.mean([np.sum((h @ u) ** 2) for h in inputs]))
         k.append(rate * np.prod([oracle.operator_norm(w) for w in s.weights[i + 1 :]]))
 
     def gain(speeds):
@@ -199,7 +204,7 @@ def test_trust_is_steepest_in_its_norm(bias):
 # Conjugate gradients
 
 
-@pytest.mark.parametrize("beta", ["polak-ribiere", "hager-zhang"])
+@pytest.mark.parametrize("beta", [PolakRibiere(), HagerZhang()], ids=str)
 @pytest.mark.parametrize(
     ("activation", "loss"), [("tanh", "squared"), ("arctan", "softmax"), ("sin", "huber")]
 )
@@ -223,7 +228,8 @@ def test_conjugate_gradients_agree_with_the_oracle_over_a_run(beta, activation, 
         loss=loss,
         step="curvature",
     )
-    expected = slow(iterations=10, direction=beta)
+    name = {PolakRibiere(): "polak-ribiere", HagerZhang(): "hager-zhang"}[beta]
+    expected = slow(iterations=10, direction=name)
     assert len(result.records) == len(expected) == 10
     for record, weights, theirs in zip(result.records, visited, expected, strict=True):
         assert record.slope == pytest.approx(theirs["slope"], rel=1e-7)
@@ -235,34 +241,34 @@ def test_conjugate_gradients_agree_with_the_oracle_over_a_run(beta, activation, 
 
 
 @pytest.mark.usefixtures("x64")
-def test_conjugate_gradients_restart_where_they_would_not_lead_downhill():
-    """Polak-Ribière only: Hager's and Zhang's β leads downhill by itself."""
+def test_conjugate_gradients_restart_if_they_would_lead_uphill():
+    """Polak-Ribière only: with Hager's and Zhang's β the direction always leads downhill."""
     s = small(2, activation="tanh")
     direction = ConjugateGradient()
-    here, memory, _ = chosen_after(direction, s.problem(), s.weights)[1]
-    steepest = Steepest("gradient").choose(here, ()).heading
-    # A last direction along the gradient, longer than any: the sum leads uphill.
-    uphill = sphere.project(here.way.weights, here.gradient, here.radii)
-    memory = memory._replace(gradient=sphere.scale(uphill, 1e-3), way=sphere.scale(uphill, 1e6))
-    chosen = choose(direction, here, memory)
-    np.testing.assert_allclose(flat(chosen.heading), flat(steepest), rtol=1e-12)
-    np.testing.assert_allclose(flat(chosen.memory.way), -flat(here.gradient), rtol=1e-12)
+    position, state, _ = run(direction, s.problem(), s.weights)[1]
+    steepest = RiemannianGradient().choose(position, ()).heading
+    # With a very long last direction along the gradient, the sum points uphill.
+    uphill = sphere.project(position.arc.weights, position.gradient, position.radii)
+    state = state._replace(gradient=sphere.scale(uphill, 1e-3), direction=sphere.scale(uphill, 1e6))
+    choice = choose(direction, position, state)
+    np.testing.assert_allclose(flat(choice.heading), flat(steepest), rtol=1e-12)
+    np.testing.assert_allclose(flat(choice.state.direction), -flat(position.gradient), rtol=1e-12)
 
 
 # Gauss-Newton
 
 
 def dense(problem, weights, rows=slice(None)):
-    """JᵀHJ of the loss in the loop's units, from some rows that stand for all."""
+    """Return JᵀHJ of some rows, in the unit of the problem."""
     x, y = problem.inputs[rows], problem.targets[rows]
-    share = problem.share[rows] / jnp.sum(problem.share[rows])
+    weight = problem.rows.sample_weight[rows] / jnp.sum(problem.rows.sample_weight[rows])
 
     def outputs(w):
         return problem.network.apply(w, x).ravel()
 
     def loss(f):
-        lost = losses.of_columns(problem.criterion, f.reshape(y.shape).T, y.T)
-        return share @ lost / problem.unit
+        row_losses = losses.of_columns(problem.criterion, f.reshape(y.shape).T, y.T)
+        return weight @ row_losses / problem.unit
 
     weights = tuple(map(jnp.asarray, weights))
     jacobian = jax.jacobian(outputs)(weights)
@@ -272,7 +278,7 @@ def dense(problem, weights, rows=slice(None)):
 
 
 class Same:
-    """A user's object that is the problem, in the units that one has inside the loop."""
+    """A user's object with the loss of a problem, in its unit."""
 
     def __init__(self, problem):
         self.problem = problem
@@ -290,33 +296,35 @@ class Same:
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", thinned(LOSS_NAMES, 2))
-def test_products_are_those_of_the_dense_matrix(loss, bias):
+def test_products_agree_with_the_dense_matrix(loss, bias):
     s = small(4, activation="tanh", loss=loss, bias=bias)
     weight = np.arange(1.0, len(s.X) + 1)
     problem = Problem(s.network, s.X, s.Y, loss=loss, sample_weight=weight, dtype=np.float64)
-    here = place(problem, s.weights)
+    position = position_at(problem, s.weights)
     rng = np.random.default_rng(0)
     velocity = tuple(jnp.asarray(rng.standard_normal(w.shape)) for w in s.weights)
 
     expected = dense(problem, s.weights) @ flat(velocity)
-    for objective in (problem, Custom(Same(problem), np.dtype(np.float64))):
-        product, share = objective.linearised(sphere.unpack(here.weights), here.left)
-        assert share == 1
+    for objective in (problem, function_objective(Same(problem), np.dtype(np.float64))):
+        product, fraction = objective.gauss_newton(sphere.unpack(position.weights), position.cache)
+        assert fraction == 1
         np.testing.assert_allclose(flat(product(velocity)), expected, rtol=1e-10, atol=1e-13)
 
 
 @pytest.mark.usefixtures("x64")
-def test_a_share_of_the_rows_is_every_so_many_of_them_and_takes_turns():
+def test_a_fraction_of_the_rows_is_every_nth_of_them_in_turn():
     s = small(4, activation="tanh", rows=7)
     weight = np.arange(1.0, 8)
     problem = Problem(s.network, s.X, s.Y, sample_weight=weight, dtype=np.float64)
-    here = place(problem, s.weights)
+    position = position_at(problem, s.weights)
     velocity = tuple(jnp.cos(jnp.asarray(w)) for w in s.weights)
-    for turn, rows in enumerate([slice(0, 7, 3), slice(2, 7, 3), slice(1, 7, 3), slice(0, 7, 3)]):
-        product, share = problem.linearised(
-            sphere.unpack(here.weights), here.left, 0.3, jnp.asarray(turn)
+    for iteration, rows in enumerate(
+        [slice(0, 7, 3), slice(2, 7, 3), slice(1, 7, 3), slice(0, 7, 3)]
+    ):
+        product, fraction = problem.gauss_newton(
+            sphere.unpack(position.weights), position.cache, 0.3, jnp.asarray(iteration)
         )
-        assert share == 1 / 3
+        assert fraction == 1 / 3
         expected = dense(problem, s.weights, rows) @ flat(velocity)
         np.testing.assert_allclose(flat(product(velocity)), expected, rtol=1e-10, atol=1e-13)
 
@@ -327,7 +335,7 @@ def test_gauss_newton_solves_the_damped_system_on_the_tangent_space(loss):
     s = small(6, depth=2, activation="tanh", loss=loss, rows=30, bias=True)
     problem = s.problem()
     direction = GaussNewton(residual=1e-12, max_products=2000)
-    here, _, chosen = chosen_after(direction, problem, s.weights, turns=0)[0]
+    position, _, choice = run(direction, problem, s.weights, steps=0)[0]
     scale = np.concatenate([np.full(w.size, mu) for w, mu in zip(s.weights, s.radii, strict=True)])
     curved = scale[:, None] * dense(problem, s.weights) * scale
     # An orthonormal basis of the tangent space: everything but one normal for each layer.
@@ -338,46 +346,49 @@ def test_gauss_newton_solves_the_damped_system_on_the_tangent_space(loss):
         first += w.size
     basis = np.linalg.svd(normals)[0][:, len(s.weights) :]
     system = basis.T @ curved @ basis + DAMPING * np.eye(basis.shape[1])
-    v = -basis @ np.linalg.solve(system, basis.T @ flat(here.gradient))
+    v = -basis @ np.linalg.solve(system, basis.T @ flat(position.gradient))
     speeds = [np.linalg.norm(part) for part in np.split(v, [s.weights[0].size])]
     fastest = max(speeds)
-    np.testing.assert_allclose(flat(chosen.heading), v / fastest, atol=1e-8)
-    # What it remembers is the quadratic model along the heading, without the damping.
-    model = chosen.memory
+    np.testing.assert_allclose(flat(choice.heading), v / fastest, atol=1e-8)
+    # Its state is the quadratic model along the heading, without the damping.
+    model = choice.state
     assert float(model.damping) == DAMPING
-    assert float(model.slope) == pytest.approx(v @ flat(here.gradient) / fastest, rel=1e-8)
+    assert float(model.slope) == pytest.approx(v @ flat(position.gradient) / fastest, rel=1e-8)
     assert float(model.curvature) == pytest.approx(v @ curved @ v / fastest**2, rel=1e-6)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("residual", thinned((0.1, 0.5, 1e-3), 3))
-def test_the_solve_ends_at_its_residual_and_not_earlier(residual):
+def test_the_solve_stops_at_its_residual_and_not_earlier(residual):
     s = small(6, activation="tanh", rows=20)
     problem = s.problem()
-    here, _, chosen = chosen_after(GaussNewton(residual, 500), problem, s.weights, turns=0)[0]
-    products = int(chosen.products)
+    position, _, choice = run(GaussNewton(residual, 500), problem, s.weights, steps=0)[0]
+    products = int(choice.products)
     assert 1 <= products < 500
 
-    def left_over(most):
+    def relative_residual(max_products):
         """‖(JᵀHJ + λ)v + ∇‖ / ‖∇‖; the length of v comes from the slope and the curvature."""
-        chosen = choose(GaussNewton(1e-15, most), here, GaussNewton().start(here.weights))
-        heading, model = flat(chosen.heading), chosen.memory
+        choice = choose(
+            GaussNewton(1e-15, max_products), position, GaussNewton().init(position.weights)
+        )
+        heading, model = flat(choice.heading), choice.state
         scale = np.concatenate(
             [np.full(w.size, m) for w, m in zip(s.weights, s.radii, strict=True)]
         )
         image = scale * (dense(problem, s.weights) @ (scale * heading))
         image = (
-            flat(sphere.project(here.weights, _like(here.weights, image), here.radii))
+            flat(sphere.project(position.weights, _like(position.weights, image), position.radii))
             + DAMPING * heading
         )
-        # Conjugate gradients make the residual orthogonal to v: its length minimises the model.
+        # Conjugate gradients make the residual orthogonal to v, so v has the length that minimises
+        # the model.
         length = -float(model.slope) / (float(model.curvature) + DAMPING * heading @ heading)
-        gradient = flat(here.gradient)
+        gradient = flat(position.gradient)
         return np.linalg.norm(length * image + gradient) / np.linalg.norm(gradient)
 
-    assert left_over(products) <= residual * (1 + 1e-9)
+    assert relative_residual(products) <= residual * (1 + 1e-9)
     if products > 1:
-        assert left_over(products - 1) > residual
+        assert relative_residual(products - 1) > residual
 
 
 def _like(packed, vector):
@@ -389,31 +400,31 @@ def _like(packed, vector):
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("direction", [GaussNewton(), Kronecker()], ids=str)
 @pytest.mark.parametrize(
-    ("share", "factors"), [(0.1, (3.0, 1.1)), (0.5, (1.0, 1.0)), (0.9, (0.4, 0.95))]
+    ("ratio", "factors"), [(0.1, (3.0, 1.1)), (0.5, (1.0, 1.0)), (0.9, (0.4, 0.95))]
 )
-def test_damping_follows_how_well_the_model_predicted(direction, share, factors):
-    """Bad below a quarter of the predicted decrease, good above three quarters."""
+def test_damping_follows_how_well_the_model_predicted(direction, ratio, factors):
+    """Bad below a quarter of the predicted decrease, good above three quarters of it."""
     s = small(1, activation="tanh")
-    here, memory, _ = chosen_after(direction, s.problem(), s.weights)[1]
-    natural = isinstance(direction, Kronecker)
-    model = memory.model if natural else memory
+    position, state, _ = run(direction, s.problem(), s.weights)[1]
+    is_kronecker = isinstance(direction, Kronecker)
+    model = state.model if is_kronecker else state
     model = model._replace(
         damping=jnp.asarray(0.3), slope=jnp.asarray(-2.0), curvature=jnp.asarray(4.0)
     )
-    angle = float(here.angle)
+    angle = float(position.angle)
     predicted = 2 * angle - 2 * angle**2
-    here = here._replace(decrease=jnp.asarray(share * predicted))
-    memory = memory._replace(model=model) if natural else model
-    after = choose(direction, here, memory).memory
-    after = after.model if natural else after
-    assert float(after.damping) == pytest.approx(0.3 * factors[natural], rel=1e-12)
+    position = replace(position, decrease=jnp.asarray(ratio * predicted))
+    state = state._replace(model=model) if is_kronecker else model
+    after = choose(direction, position, state).state
+    after = after.model if is_kronecker else after
+    assert float(after.damping) == pytest.approx(0.3 * factors[is_kronecker], rel=1e-12)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("direction", [GaussNewton(), Kronecker()], ids=str)
-def test_damping_starts_as_it_is_and_never_vanishes(direction):
+def test_damping_starts_unchanged_and_never_vanishes(direction):
     s = small(1, activation="tanh")
-    (_, start, first), (there, memory, _) = chosen_after(direction, s.problem(), s.weights)
+    (_, start, first), (there, state, _) = run(direction, s.problem(), s.weights)
 
     def model(m):
         return m.model if isinstance(direction, Kronecker) else m
@@ -422,23 +433,23 @@ def test_damping_starts_as_it_is_and_never_vanishes(direction):
         new = model(m)._replace(**changes)
         return m._replace(model=new) if isinstance(direction, Kronecker) else new
 
-    assert float(model(first.memory).damping) == float(model(start).damping)
-    tiny = with_model(memory, damping=jnp.asarray(1e-300))
-    there = there._replace(decrease=jnp.asarray(1e9))
+    assert float(model(first.state).damping) == float(model(start).damping)
+    tiny = with_model(state, damping=jnp.asarray(1e-300))
+    there = replace(there, decrease=jnp.asarray(1e9))
     floor = 10 * np.finfo(np.float64).eps
-    assert float(model(choose(direction, there, tiny).memory).damping) == pytest.approx(floor)
+    assert float(model(choose(direction, there, tiny).state).damping) == pytest.approx(floor)
 
 
-@pytest.mark.parametrize(("share", "part"), [(1.0, 1.0), (0.3, 1 / 3)])
-def test_products_are_counted(share, part):
+@pytest.mark.parametrize(("fraction", "used"), [(1.0, 1.0), (0.3, 1 / 3)])
+def test_products_are_counted(fraction, used):
     s = small(1, activation="tanh", rows=7)
-    direction = GaussNewton(residual=1e-9, max_products=3, share=share)
+    direction = GaussNewton(residual=1e-9, max_products=3, fraction=fraction)
     result = descend(s.problem(), s.weights, direction=direction, stop=stopping.MaxIter(4))
-    assert [r.products for r in result.records] == pytest.approx([3 * part] * 4)
-    assert result.evaluations.products == pytest.approx(5 * 3 * part)
+    assert [r.products for r in result.records] == pytest.approx([3 * used] * 4)
+    assert result.evaluations.products == pytest.approx(5 * 3 * used)
 
 
-def test_products_are_what_really_ran():
+def test_the_number_of_products_is_the_number_that_ran():
     calls = []
 
     class Counted:
@@ -460,7 +471,7 @@ def test_products_are_what_really_ran():
 
     @watched.defjvp
     def watch(primals, tangents):
-        # Once for each time that the loss of the outputs is differentiated along a direction.
+        # Called once for each derivative of the loss of the outputs along a direction.
         return watched(*primals), counted(*tangents)
 
     @jax.custom_jvp
@@ -475,24 +486,24 @@ def test_products_are_what_really_ran():
     with jax.enable_x64(True):
         problem = Counted(s)
 
-    def product(self, *arguments, inner=Custom.linearised):
-        run, share = inner(self, *arguments)
+    def product(self, *arguments, inner=FunctionObjective.gauss_newton):
+        multiply, fraction = inner(self, *arguments)
 
         def with_count(velocity):
             jax.debug.callback(lambda: calls.append(1))
-            return run(velocity)
+            return multiply(velocity)
 
-        return with_count, share
+        return with_count, fraction
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Custom, "linearised", product)
+        patch.setattr(FunctionObjective, "gauss_newton", product)
         result = descend(problem, s.weights, direction=GaussNewton(), stop=stopping.MaxIter(4))
         jax.effects_barrier()
     assert len(calls) == result.evaluations.products > 0
 
 
 @pytest.mark.parametrize("loss", thinned(LOSS_NAMES, 2))
-def test_a_custom_object_takes_the_same_run_as_the_problem(loss):
+def test_a_users_object_gives_the_same_run_as_the_problem(loss):
     s = small(3, activation="tanh", loss=loss, bias=True)
     problem = s.problem()
 
@@ -517,40 +528,41 @@ class NoLossOf(OnlyLoss):
         return weights[0]
 
 
-class Whole(NoLossOf):
+class Complete(NoLossOf):
     def loss_of(self, outputs):
         return jnp.sum(outputs)
 
 
 @pytest.mark.parametrize(("user", "missing"), [(OnlyLoss(), "outputs"), (NoLossOf(), "loss_of")])
-def test_gauss_newton_says_what_an_object_lacks(user, missing):
+def test_gauss_newton_names_the_missing_method(user, missing):
     with pytest.raises(TypeError, match=rf"{type(user).__name__} has no {missing}: add it"):
         descend(user, (np.eye(2),), direction=GaussNewton())
 
 
-def test_kronecker_and_trust_need_a_network():
-    with pytest.raises(TypeError, match=r"'trust'\) needs a Problem.*Steepest\('gradient'\)"):
-        descend(Whole(), (np.eye(2),), direction=Steepest("trust"))
+def test_kronecker_and_majorant_steepest_need_a_network():
+    with pytest.raises(TypeError, match=r"MajorantSteepest needs a Problem.*RiemannianGradient"):
+        descend(Complete(), (np.eye(2),), direction=MajorantSteepest())
     with pytest.raises(TypeError, match=r"Kronecker needs a Problem.*ConjugateGradient"):
-        descend(Whole(), (np.eye(2),), direction=Kronecker())
+        descend(Complete(), (np.eye(2),), direction=Kronecker())
 
 
+@unless_types_are_checked
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Steepest("fast"), "speed is 'fast'"),
         (lambda: ConjugateGradient("fletcher"), "beta is 'fletcher'"),
         (lambda: GaussNewton(residual=0), "residual is 0"),
         (lambda: GaussNewton(residual=1), "residual is 1"),
         (lambda: GaussNewton(max_products=0), "max_products is 0"),
         (lambda: GaussNewton(max_products=2.5), "max_products is 2.5"),
-        (lambda: GaussNewton(share=0), "share is 0"),
-        (lambda: GaussNewton(share=1.5), "share is 1.5"),
+        (lambda: ConjugateGradient(PolakRibiere), "beta is <class"),
+        (lambda: GaussNewton(fraction=0), "fraction is 0"),
+        (lambda: GaussNewton(fraction=1.5), "fraction is 1.5"),
         (lambda: Kronecker(sample=0), "sample is 0"),
         (lambda: Kronecker(sample=0.5), "sample is 0.5"),
     ],
 )
-def test_bad_arguments_are_named(make, message):
+def test_invalid_arguments_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
@@ -559,13 +571,15 @@ def test_bad_arguments_are_named(make, message):
 
 
 def weighted(seed, loss, bias):
+    """Return a problem with sample weights, the first of them zero, and the weights, normalised."""
     s = small(seed, activation="tanh", loss=loss, bias=bias)
-    share = np.arange(len(s.X), dtype=float)  # the first row does not count
-    problem = Problem(s.network, s.X, s.Y, loss=loss, sample_weight=share, dtype=np.float64)
-    return s, problem, share / share.sum()
+    weight = np.arange(len(s.X), dtype=float)
+    problem = Problem(s.network, s.X, s.Y, loss=loss, sample_weight=weight, dtype=np.float64)
+    return s, problem, weight / weight.sum()
 
 
-def factors(s, problem, share, weights):
+def factors(s, problem, sample_weight, weights):
+    """Return the oracle's Kronecker factors."""
     return oracle.kronecker_factors(
         weights,
         s.X,
@@ -573,7 +587,7 @@ def factors(s, problem, share, weights):
         "tanh",
         s.loss,
         bias=s.network.bias,
-        share=share,
+        sample_weight=sample_weight,
         unit=float(problem.unit),
     )
 
@@ -582,10 +596,10 @@ def factors(s, problem, share, weights):
 @pytest.mark.parametrize("bias", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 def test_kronecker_factors_agree_with_the_oracle(loss, bias):
-    s, problem, share = weighted(2, loss, bias)
-    seen, slopes = map(np.asarray, problem.kronecker(place(problem, s.weights).left))
-    expected = factors(s, problem, share, s.weights)
-    for ours, theirs in zip((seen, slopes), expected, strict=True):
+    s, problem, sample_weight = weighted(2, loss, bias)
+    inputs, slopes = map(np.asarray, problem.kronecker(position_at(problem, s.weights).cache))
+    expected = factors(s, problem, sample_weight, s.weights)
+    for ours, theirs in zip((inputs, slopes), expected, strict=True):
         for stack, matrix in zip(ours, theirs, strict=True):
             n = len(matrix)
             np.testing.assert_allclose(stack[:n, :n], matrix, rtol=1e-10, atol=1e-14)
@@ -593,130 +607,143 @@ def test_kronecker_factors_agree_with_the_oracle(loss, bias):
             assert np.all(stack[:, n:] == 0)
 
 
-def oracle_natural(s, problem, share, here, damping, factor=None):
-    seen, slopes = factor or factors(s, problem, share, matrices(here.weights))
+def oracle_natural(s, problem, sample_weight, position, damping, factor=None):
+    inputs, slopes = factor or factors(s, problem, sample_weight, matrices(position.weights))
     layers = zip(
-        matrices(here.weights), matrices(here.gradient), s.radii, seen, slopes, strict=True
+        matrices(position.weights),
+        matrices(position.gradient),
+        s.radii,
+        inputs,
+        slopes,
+        strict=True,
     )
     return [oracle.natural_gradient(*layer, damping) for layer in layers]
 
 
-def lowest(s, problem, here, span, damping):
-    """The point of a span that is lowest in the damped Gauss-Newton model, and its coordinates."""
+def model_minimiser(s, problem, position, span, damping):
+    """Return the minimiser of the damped Gauss-Newton model in a span, and its coordinates."""
     span = np.stack([np.concatenate([v.ravel() for v in d]) for d in span], axis=1)
     scale = np.concatenate([np.full(w.size, mu) for w, mu in zip(s.weights, s.radii, strict=True)])
-    curved = scale[:, None] * dense(problem, matrices(here.weights)) * scale
+    curved = scale[:, None] * dense(problem, matrices(position.weights)) * scale
     curved += damping * np.eye(len(scale))
     model = span.T @ curved @ span
-    model += kronecker.DEPENDENT * np.diag(np.diag(model))
-    c = np.linalg.solve(model, -span.T @ flat(here.gradient))
+    model += kronecker.REGULARISATION * np.diag(np.diag(model))
+    c = np.linalg.solve(model, -span.T @ flat(position.gradient))
     return span @ c, c
 
 
-def same_heading(chosen, here, v):
-    largest = np.max(sphere.norm(_like(here.weights, v)))
-    np.testing.assert_allclose(flat(chosen.heading), v / largest, rtol=1e-7, atol=1e-9)
+def assert_heading_is(choice, position, v):
+    """Compare the heading with v, up to the length of v."""
+    largest = np.max(sphere.norm(_like(position.weights, v)))
+    np.testing.assert_allclose(flat(choice.heading), v / largest, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, True])
-def test_the_first_heading_is_made_of_natural_gradient_and_gradient(bias):
-    s, problem, share = weighted(3, "squared", bias)
-    here, memory, chosen = chosen_after(Kronecker(), problem, s.weights, turns=0)[0]
-    damping = float(memory.model.damping)
-    natural = oracle_natural(s, problem, share, here, damping)
-    v, c = lowest(s, problem, here, (natural, matrices(here.gradient)), damping)
+def test_the_first_heading_combines_natural_gradient_and_gradient(bias):
+    s, problem, sample_weight = weighted(3, "squared", bias)
+    position, state, choice = run(Kronecker(), problem, s.weights, steps=0)[0]
+    damping = float(state.model.damping)
+    natural = oracle_natural(s, problem, sample_weight, position, damping)
+    v, c = model_minimiser(s, problem, position, (natural, matrices(position.gradient)), damping)
     assert c[0] > 0.1
-    same_heading(chosen, here, v)
+    assert_heading_is(choice, position, v)
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("loss", thinned(LOSS_NAMES, 2))
-def test_kronecker_takes_the_lowest_point_of_its_span(loss, bias):
-    """Of the damped Gauss-Newton model; the factors are averages over all points."""
-    s, problem, share = weighted(3, loss, bias)
-    visited = chosen_after(Kronecker(), problem, s.weights, turns=2)
-    here, _, chosen = visited[-1]
-    damping = float(chosen.memory.model.damping)
-    each = [factors(s, problem, share, matrices(p.weights)) for p, _, _ in visited]
+def test_kronecker_minimises_the_model_in_its_span(loss, bias):
+    """The model is the damped Gauss-Newton model; the factors are averages over all points."""
+    s, problem, sample_weight = weighted(3, loss, bias)
+    visited = run(Kronecker(), problem, s.weights, steps=2)
+    position, _, choice = visited[-1]
+    damping = float(choice.state.model.damping)
+    each = [factors(s, problem, sample_weight, matrices(p.weights)) for p, _, _ in visited]
     mean = [[sum(f) / 3 for f in zip(*layers, strict=True)] for layers in zip(*each, strict=True)]
-    natural = oracle_natural(s, problem, share, here, damping, mean)
+    natural = oracle_natural(s, problem, sample_weight, position, damping, mean)
 
-    def brought(place, directions):
-        way = zip(
-            matrices(place.way.weights),
-            matrices(place.way.heading),
+    def transported(end, directions):
+        layers = zip(
+            matrices(end.arc.weights),
+            matrices(end.arc.heading),
             s.radii,
-            [float(place.angle)] * len(s.radii),
+            [float(end.angle)] * len(s.radii),
             directions,
             strict=True,
         )
-        return [oracle.transport(*layer) for layer in way]
+        return [oracle.transport(*layer) for layer in layers]
 
-    # As they were before they were scaled.
-    ways = [replace(p.weights, rows=v.memory.ways.rows[0]) for p, _, v in visited]
-    second_last = brought(here, brought(visited[1][0], matrices(ways[0])))
-    span = natural, brought(here, matrices(ways[1])), second_last, matrices(here.gradient)
-    v, c = lowest(s, problem, here, span, damping)
-    assert np.all(np.abs(c[:3]) > 1e-3)  # all of them count
-    np.testing.assert_allclose(flat(ways[2]), v, rtol=1e-6, atol=1e-9)
-    same_heading(chosen, here, v)
+    # Directions before they were scaled to headings.
+    unscaled = [replace(p.weights, rows=v.state.last_directions.rows[0]) for p, _, v in visited]
+    second_last = transported(position, transported(visited[1][0], matrices(unscaled[0])))
+    span = (
+        natural,
+        transported(position, matrices(unscaled[1])),
+        second_last,
+        matrices(position.gradient),
+    )
+    v, c = model_minimiser(s, problem, position, span, damping)
+    assert np.all(np.abs(c[:3]) > 1e-3)  # all of them contribute
+    np.testing.assert_allclose(flat(unscaled[2]), v, rtol=1e-6, atol=1e-9)
+    assert_heading_is(choice, position, v)
 
 
 @pytest.mark.usefixtures("x64")
-def test_kronecker_looks_at_a_sample_and_the_gradient_at_all():
-    """Factors and model are those of every second row; the slope is not."""
+def test_kronecker_uses_a_sample_and_the_gradient_all_rows():
+    """Factors and model are those of every second row; the slope is that of all rows."""
     s, problem, _ = weighted(3, "squared", True)
-    (here, memory, chosen) = chosen_after(Kronecker(sample=3), problem, s.weights, turns=0)[0]
+    position, state, choice = run(Kronecker(sample=3), problem, s.weights, steps=0)[0]
     assert len(s.X) == 7
     rows = slice(0, 7, 2)
-    weight = np.asarray(problem.share)[rows]
+    weight = np.asarray(problem.rows.sample_weight)[rows]
     half = Problem(s.network, s.X[rows], s.Y[rows], sample_weight=weight, dtype=np.float64)
-    half.unit = problem.unit
+    half = half.with_unit(problem.unit)
     for ours, theirs in zip(
-        chosen.memory[:2], half.kronecker(half.revisited(sphere.unpack(here.weights))), strict=True
+        choice.state[:2],
+        half.kronecker(half.cache_at(sphere.unpack(position.weights))),
+        strict=True,
     ):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-14)
-    damping = float(memory.model.damping)
+    damping = float(state.model.damping)
     some = replace(s, X=s.X[rows], Y=s.Y[rows])
-    natural = oracle_natural(some, half, weight / weight.sum(), here, damping)
-    v, _ = lowest(s, half, here, (natural, matrices(here.gradient)), damping)
-    same_heading(chosen, here, v)
-    slope = float(chosen.memory.model.slope)
-    assert slope == pytest.approx(flat(chosen.heading) @ flat(here.gradient), rel=1e-7)
+    natural = oracle_natural(some, half, weight / weight.sum(), position, damping)
+    v, _ = model_minimiser(s, half, position, (natural, matrices(position.gradient)), damping)
+    assert_heading_is(choice, position, v)
+    slope = float(choice.state.model.slope)
+    assert slope == pytest.approx(flat(choice.heading) @ flat(position.gradient), rel=1e-7)
     np.testing.assert_allclose(
-        flat(here.gradient), flat(place(problem, s.weights).gradient), rtol=1e-12
+        flat(position.gradient), flat(position_at(problem, s.weights).gradient), rtol=1e-12
     )
 
 
-def test_directions_that_depend_on_one_another_are_no_trouble():
-    """The last direction may be zero, or the gradient once more."""
+def test_linearly_dependent_directions_are_allowed():
+    """The last direction may be zero, or equal to the gradient."""
     a = np.array([[2.0, 2.0, 0.0], [2.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
-    c = np.asarray(kronecker._lowest(jnp.asarray(a, np.float32), jnp.array([-1.0, -1.0, 0.0])))
+    c = np.asarray(kronecker._minimiser(jnp.asarray(a, np.float32), jnp.array([-1.0, -1.0, 0.0])))
     np.testing.assert_allclose(c, [0.25, 0.25, 0], rtol=1e-3)
 
 
 @pytest.mark.usefixtures("x64")
-def test_kronecker_factors_are_averaged_and_the_past_fades():
-    """The mean of all points at first; then a tenth of the new one."""
+def test_kronecker_factors_are_moving_averages():
+    """The mean of all points at first; later a tenth of the newest."""
     s, problem, _ = weighted(3, "squared", False)
-    seen = chosen_after(Kronecker(), problem, s.weights, turns=11)
+    visited = run(Kronecker(), problem, s.weights, steps=11)
     expected = None
-    for k, (here, _, chosen) in enumerate(seen):
-        new = problem.kronecker(here.left)
-        age = min(k / (k + 1), 0.9)
+    for k, (position, _, choice) in enumerate(visited):
+        new = problem.kronecker(position.cache)
+        decay = min(k / (k + 1), 0.9)
         expected = (
             new
             if expected is None
-            else [age * a + (1 - age) * b for a, b in zip(expected, new, strict=True)]
+            else [decay * a + (1 - decay) * b for a, b in zip(expected, new, strict=True)]
         )
-        for ours, theirs in zip(chosen.memory[:2], expected, strict=True):
+        for ours, theirs in zip(choice.state[:2], expected, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-15)
 
 
-def test_a_layer_that_is_dead_does_not_stop_kronecker():
-    """Relu units that are all off: no slope anywhere below them, and an output bias that learns."""
+def test_kronecker_works_with_a_layer_of_inactive_units():
+    """All relu units are zero, so only the bias of the output has a gradient."""
     network = Network((2, 3, 1), bias=True)
     weights = (np.vstack([np.zeros((2, 3)), -np.ones((1, 3))]), np.array([[0.1, 0.2, 0.3, 0.4]]).T)
     x = np.linspace(-0.5, 0.5, 8).reshape(-1, 2)
@@ -727,10 +754,91 @@ def test_a_layer_that_is_dead_does_not_stop_kronecker():
     np.testing.assert_allclose(result.weights[0], weights[0], atol=1e-6)
 
 
-# Which one
+# Root mean square
 
 
-def test_automatic_takes_what_the_objective_allows():
+def reference_root_mean_square(gradients, weights, radii):
+    """Return the headings for a sequence of gradients in radians, at fixed weights."""
+    decays = root_mean_square.MEAN_DECAY, root_mean_square.SQUARE_DECAY
+    small, tiny = root_mean_square.SMALL, root_mean_square.TINY
+    means, squares, headings = [0.0] * len(weights), [0.0] * len(weights), []
+    for step, layers in enumerate(gradients, start=1):
+        heading = []
+        for i, (g, w, mu) in enumerate(zip(layers, weights, radii, strict=True)):
+            g = g / mu
+            means[i] = decays[0] * means[i] + (1 - decays[0]) * g
+            squares[i] = decays[1] * squares[i] + (1 - decays[1]) * g**2
+            mean, square = means[i] / (1 - decays[0] ** step), squares[i] / (1 - decays[1] ** step)
+            scaled = mean / (np.sqrt(square) + small * np.sqrt(np.mean(square)) + tiny)
+            heading.append(-oracle.project(w, scaled, mu) / mu)
+        headings.append(heading)
+    return headings
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("bias", [False, True])
+def test_root_mean_square_agrees_with_a_reference_over_several_steps(bias):
+    s = small(2, activation="tanh", bias=bias)
+    problem, direction = s.problem(), RootMeanSquare()
+    position = position_at(problem, s.weights)
+    state, rng = direction.init(position.weights), np.random.default_rng(0)
+    gradients, found = [], []
+    for _ in range(5):
+        noise = tuple(rng.standard_normal(w.shape) for w in s.weights)
+        gradient = sphere.project(position.weights, sphere.pack(noise), position.radii)
+        choice = choose(direction, replace(position, gradient=gradient), state)
+        state = choice.state
+        gradients.append(matrices(gradient))
+        found.append(matrices(choice.heading))
+        np.testing.assert_allclose(sphere.inner(position.weights, choice.heading), 0, atol=1e-13)
+    expected = reference_root_mean_square(gradients, s.weights, s.radii)
+    for ours, theirs in zip(found, expected, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13)
+    assert int(state.steps) == 5
+
+
+@pytest.mark.usefixtures("x64")
+def test_the_first_root_mean_square_heading_leads_downhill_at_a_fixed_rate():
+    """At first every entry has the same size, whatever the unit of the loss."""
+    s = small(1, activation="tanh", rows=20)
+    position = position_at(s.problem(), s.weights)
+    state = RootMeanSquare().init(position.weights)
+    choice = choose(RootMeanSquare(), position, state)
+    assert float(sphere.dot(position.gradient, choice.heading)) < 0
+    # Signs of the gradient, divided by the radius, before the projection onto the tangent space.
+    for v, mu in zip(matrices(choice.heading), s.radii, strict=True):
+        assert 0.5 * np.sqrt(v.size) / mu < np.linalg.norm(v) <= np.sqrt(v.size) / mu
+    louder = replace(position, gradient=sphere.scale(position.gradient, 1e6))
+    again = choose(RootMeanSquare(), louder, state)
+    np.testing.assert_allclose(flat(again.heading), flat(choice.heading), rtol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+def test_root_mean_square_averages_are_those_of_the_first_gradient_if_it_stays_the_same():
+    """The averages start from zero, and are corrected for it."""
+    s = small(1, activation="tanh")
+    position = position_at(s.problem(), s.weights)
+    state = RootMeanSquare().init(position.weights)
+    first = choose(RootMeanSquare(), position, state)
+    for _ in range(3):
+        later = choose(RootMeanSquare(), position, state)
+        state = later.state
+        np.testing.assert_allclose(flat(later.heading), flat(first.heading), rtol=1e-12)
+
+
+@pytest.mark.usefixtures("x64")
+def test_root_mean_square_of_a_zero_gradient_is_zero():
+    position = position_at(small(1).problem(), small(1).weights)
+    position = replace(position, gradient=sphere.scale(position.gradient, 0.0))
+    choice = choose(RootMeanSquare(), position, RootMeanSquare().init(position.weights))
+    np.testing.assert_array_equal(flat(choice.heading), 0)
+
+
+# The automatic choice
+
+
+def test_the_automatic_choice_depends_on_the_objective():
     rng = np.random.default_rng(0)
 
     def problem(rows, width):
@@ -740,9 +848,9 @@ def test_automatic_takes_what_the_objective_allows():
     assert automatic(problem(500, 10)) == Kronecker()
     assert automatic(problem(5, 600)) == GaussNewton()
     dtype = np.dtype(np.float32)
-    assert automatic(Custom(Whole(), dtype)) == GaussNewton()
-    assert automatic(Custom(NoLossOf(), dtype)) == ConjugateGradient()
-    assert automatic(Custom(OnlyLoss(), dtype)) == ConjugateGradient()
+    assert automatic(function_objective(Complete(), dtype)) == GaussNewton()
+    assert automatic(function_objective(NoLossOf(), dtype)) == ConjugateGradient()
+    assert automatic(function_objective(OnlyLoss(), dtype)) == ConjugateGradient()
 
 
 def test_descend_uses_the_automatic_direction():
@@ -760,7 +868,7 @@ LAPACK = ("cholesky", "triangular_solve", "eigh", "eigvalsh", "svd", "lu", "qr")
 
 
 def lapack_calls(jaxpr):
-    """Name and largest dimension of each call, those of inner programs included."""
+    """Yield name and largest number of dimensions of each call, also in inner programs."""
     for equation in jaxpr.eqns:
         if equation.primitive.name in LAPACK:
             yield equation.primitive.name, max(v.aval.ndim for v in equation.invars)
@@ -778,14 +886,23 @@ def lapack_calls(jaxpr):
 @pytest.mark.parametrize(
     "step", [Curvature(), Majorant(), DataMajorant(), SmoothMajorant()], ids=str
 )
-@pytest.mark.parametrize("direction", [Kronecker(), Steepest("trust")], ids=str)
+@pytest.mark.parametrize("direction", [Kronecker(), MajorantSteepest()], ids=str)
 def test_lapack_never_sees_a_stack(direction, step):
-    """Two calls on stacks at once can wait for each other for ever: `gains.py` says why."""
+    """Two calls on stacks at once can deadlock: `gains.py` says why."""
     s = small(0, depth=3, activation="tanh")
     problem = s.problem()
-    program = jax.make_jaxpr(partial(visit_point, direction=direction, step=step))(
-        problem, jnp.asarray(s.radii), nowhere(s.weights, direction), jnp.zeros(())
-    )
+
+    def iterate(problem, weights):
+        position = position_at(problem, weights)
+        choice = direction.choose(position, direction.init(position.weights))
+        arc = Arc(position.weights, choice.heading, position.radii)
+        loss, cache = problem.forward(weights)
+        gradient, cache = problem.backward(weights, cache)
+        gradient = sphere.pack(gradient)
+        start = ArcStart(problem, arc, gradient, cache, loss, arcs.slope(arc, gradient))
+        return step.propose(start), choice
+
+    program = jax.make_jaxpr(iterate)(problem, tuple(map(jnp.asarray, s.weights)))
     calls = list(lapack_calls(program.jaxpr))
     assert calls or (isinstance(direction, Steepest) and isinstance(step, Curvature))
     assert all(dimensions <= 2 for _, dimensions in calls)

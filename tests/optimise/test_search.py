@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 import oracle
 from greatcircle._runtime.precision import precision
-from greatcircle.optimise import search
+from greatcircle.optimise.steps import Brent, GoldenSection
+from greatcircle.optimise.steps.search import MAX_EVALUATIONS, polynomial_minimiser
 
 FUNCTIONS = {
     "parabola": (lambda x: (x - 0.3) ** 2, 0.3),
@@ -20,11 +21,11 @@ FUNCTIONS = {
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("find", [search.golden, search.brent])
+@pytest.mark.parametrize("search", [GoldenSection(), Brent()], ids=str)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_unimodal_minimum_within_the_tolerance(find, name):
+def test_unimodal_minimum_within_the_tolerance(search, name):
     function, expected = FUNCTIONS[name]
-    found, value = jax.jit(lambda a, b: find(function, a, b, 1e-7))(-2.0, 3.0)
+    found, value = jax.jit(lambda a, b: search.minimise(function, a, b, 1e-7))(-2.0, 3.0)
     # A quartic is flat to rounding within 1e-4 of its minimum.
     assert abs(float(found) - expected) < (1e-3 if name == "quartic" else 1e-6)
     assert float(value) == pytest.approx(float(function(found)), abs=1e-12)
@@ -32,24 +33,24 @@ def test_unimodal_minimum_within_the_tolerance(find, name):
 
 @pytest.mark.usefixtures("x64")
 def test_brent_needs_fewer_evaluations_and_both_are_bounded():
-    def count(find, function):
+    def count(search, function):
         calls = []
 
         def counted(x):
             jax.debug.callback(lambda: calls.append(1))
             return function(x)
 
-        find(counted, jnp.asarray(-2.0), jnp.asarray(3.0), 1e-8)
+        search.minimise(counted, jnp.asarray(-2.0), jnp.asarray(3.0), 1e-8)
         jax.effects_barrier()
         return len(calls)
 
     smooth = FUNCTIONS["flat then steep"][0]
-    assert count(search.brent, smooth) < 0.5 * count(search.golden, smooth)
-    for find in (search.brent, search.golden):
-        assert count(find, lambda x: x * jnp.nan) <= search.MAX_EVALUATIONS
+    assert count(Brent(), smooth) < 0.5 * count(GoldenSection(), smooth)
+    for search in (Brent(), GoldenSection()):
+        assert count(search, lambda x: x * jnp.nan) <= MAX_EVALUATIONS
 
 
-minimise = jax.jit(search.polynomial, static_argnums=1)
+minimise = jax.jit(polynomial_minimiser, static_argnums=1)
 
 
 @given(
@@ -84,12 +85,12 @@ def test_polynomial_minimum_is_global(degree, seed, exponent, upper):
         ([0.0, -1.0, 1e6], 5e-7),  # a tiny root keeps its digits
         ([0.0, -1.0, 0.5 / 1e-12], 1e-12),
         ([0.0, -1.0, 1.0, 0.0, 0.0], 0.5),  # vanishing leading coefficients
-        ([1.0, 0.0, 0.0], 0.0),  # a constant: no step
+        ([1.0, 0.0, 0.0], 0.0),  # a constant
         ([0.0, 1.0], 0.0),
         ([0.0, -1.0], 0.6),
     ],
 )
-def test_polynomials_with_something_special(coefficients, expected):
+def test_degenerate_polynomials(coefficients, expected):
     assert float(minimise(jnp.array(coefficients), 0.6)) == pytest.approx(expected, rel=1e-12)
 
 

@@ -1,5 +1,6 @@
-"""Step rules one by one; `test_oracle.py` follows them over whole runs."""
+"""Step rules one by one; `test_oracle.py` compares whole runs."""
 
+import dataclasses
 import math
 
 import jax
@@ -10,40 +11,56 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from greatcircle.optimise.arc import Arc, Here
+from greatcircle.geometry.great_circle import Arc
+from greatcircle.optimise.arc import ArcStart
+from greatcircle.optimise.record import Evaluations
 from greatcircle.optimise.steps import (
-    TRUST_REGION,
+    Brent,
     ClosedForm,
+    ComparedCurvature,
+    CosineSchedule,
     Curvature,
     DataMajorant,
     Majorant,
     SmoothMajorant,
     Taylor,
 )
-from small import small, steepest_arc
+from greatcircle.optimise.steps.step import TRUST_REGION
+from small import small, steepest_arc, unless_types_are_checked
 
 
 class Quadratic:
-    """An objective along whose every arc slope and curvature are what the test says."""
+    """An objective with the given second derivative along every arc."""
 
     unit = 1.0
 
     def __init__(self, curvature):
         self.curvature = curvature
 
-    def second_order(self, weights, velocity, left):
-        return jnp.asarray(self.curvature)
-
     def value(self, weights):
         return jnp.zeros(())
 
+    def forward(self, weights):
+        return self.value(weights), None
 
-def here_with(slope, curvature):
+    def backward(self, weights, cache):
+        return jax.tree.map(jnp.zeros_like, weights), None
+
+    def second_order(self, weights, velocity, cache):
+        return jnp.asarray(self.curvature)
+
+    def gauss_newton(self, weights, cache, fraction=1.0, iteration=0):
+        return (lambda velocity: velocity), 1.0
+
+
+def start_with(slope, curvature, iteration=0):
+    """Return the start of an arc with the given slope and second derivative."""
     weights = (jnp.eye(2) / math.sqrt(2),)
     heading = (jnp.array([[0.0, 1.0], [-1.0, 0.0]]) / math.sqrt(2),)
-    zero = (jnp.zeros((2, 2)),)  # the gradient's pull on γ'' is zero
+    zero = (jnp.zeros((2, 2)),)  # a zero gradient: γ'' adds nothing to the second derivative
     arc = Arc(weights, heading, jnp.ones(1))
-    return Here(Quadratic(curvature), arc, zero, None, jnp.zeros(()), jnp.asarray(slope))
+    loss, slope = jnp.zeros(()), jnp.asarray(slope)
+    return ArcStart(Quadratic(curvature), arc, zero, None, loss, slope, iteration)
 
 
 @given(
@@ -52,7 +69,7 @@ def here_with(slope, curvature):
 )
 @pytest.mark.usefixtures("x64")
 def test_algorithm_2_line_by_line(slope, curvature):
-    proposal = Curvature().propose(here_with(slope, curvature))
+    proposal = Curvature().propose(start_with(slope, curvature))
     assert float(proposal.angle) == pytest.approx(
         oracle.curvature_step(slope, curvature), rel=1e-14, abs=0
     )
@@ -62,9 +79,9 @@ def test_algorithm_2_line_by_line(slope, curvature):
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize(("slope", "curvature"), [(-0.3, 0.7), (-1e-5, 20.0), (-3.0, 1e4)])
-def test_taylor_2_is_curvature_where_algorithm_2_takes_the_models_minimum(slope, curvature):
-    ours = Taylor(2).propose(here_with(slope, curvature))
-    theirs = Curvature().propose(here_with(slope, curvature))
+def test_taylor_2_agrees_with_curvature_if_algorithm_2_takes_the_minimum(slope, curvature):
+    ours = Taylor(2).propose(start_with(slope, curvature))
+    theirs = Curvature().propose(start_with(slope, curvature))
     assert float(ours.angle) == pytest.approx(float(theirs.angle), rel=1e-12)
     assert float(ours.predicted) == pytest.approx(float(theirs.predicted), rel=1e-12)
 
@@ -74,9 +91,9 @@ def test_taylor_2_is_curvature_where_algorithm_2_takes_the_models_minimum(slope,
 def test_closed_form_is_the_authors_rule_and_minimises_its_model(loss):
     s = small(6, depth=3, loss=loss)
     problem = s.problem()
-    here = steepest_arc(s, problem, (1.0,) * 3)
-    proposal = jax.jit(ClosedForm().propose)(here)
-    slope, Q = float(here.slope) * float(problem.unit), oracle.data_constant(s.X, loss)
+    start = steepest_arc(s, problem, (1.0,) * 3)
+    proposal = jax.jit(ClosedForm().propose)(start)
+    slope, Q = float(start.slope) * float(problem.unit), oracle.data_constant(s.X, loss)
     angle = float(proposal.angle)
     assert angle == pytest.approx(oracle.closed_form_step(slope, s.radii, Q), rel=1e-10)
 
@@ -88,6 +105,7 @@ def test_closed_form_is_the_authors_rule_and_minimises_its_model(loss):
     assert float(proposal.predicted) * float(problem.unit) == pytest.approx(-model(angle), rel=1e-9)
 
 
+@unless_types_are_checked
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -96,13 +114,66 @@ def test_closed_form_is_the_authors_rule_and_minimises_its_model(loss):
         (lambda: Taylor(0), "order is 0"),
         (lambda: Taylor(1.5), "order is 1.5"),
         (lambda: Majorant("newton"), "search is 'newton'"),
-        (lambda: DataMajorant("newton"), "search is 'newton'"),
+        (lambda: DataMajorant(Brent), "search is <class"),
         (lambda: SmoothMajorant("newton"), "search is 'newton'"),
+        (lambda: CosineSchedule(0.0, 10), "first is 0.0"),
+        (lambda: CosineSchedule(0.1, 0), "total is 0"),
+        (lambda: CosineSchedule(0.1, 2.5), "total is 2.5"),
     ],
 )
-def test_bad_arguments_are_named(make, message):
+def test_invalid_arguments_are_rejected(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.usefixtures("x64")
+def test_cosine_schedule_falls_from_the_first_angle_to_zero():
+    """Half a cosine in the number of the iteration, whatever the loss does."""
+    schedule = CosineSchedule(0.2, 8)
+    proposals = [schedule.propose(start_with(-1.0, 2.0, i)) for i in range(9)]
+    angles = np.array([float(p.angle) for p in proposals])
+    assert angles[0] == 0.2
+    assert angles[4] == pytest.approx(0.1, rel=1e-14)
+    assert angles[8] == pytest.approx(0, abs=1e-16)
+    assert np.all(np.diff(angles) < 0)
+    np.testing.assert_allclose(angles + angles[::-1], 0.2, rtol=1e-14)
+    assert all(np.isnan(p.predicted) and np.isnan(p.curvature) for p in proposals)
+    compiled = jax.jit(lambda i: schedule.propose(start_with(-1.0, 2.0, i)).angle)
+    assert float(compiled(jnp.asarray(3))) == pytest.approx(angles[3], rel=1e-14)
+    assert schedule.cost == Evaluations()
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(
+    ("values", "angle", "decrease"),
+    [
+        ({"epsilon": 1.0, "extreme": 0.5}, "extreme", 0.5),
+        ({"epsilon": 0.2, "extreme": 0.5}, "epsilon", 0.8),
+        ({"epsilon": 0.5, "extreme": 0.5}, "epsilon", 0.5),  # the first of equals
+        ({"epsilon": np.nan, "extreme": 0.5}, "extreme", 0.5),
+        ({"epsilon": np.nan, "extreme": np.nan}, "half", None),
+        ({"epsilon": 2.0, "extreme": 1.5}, "half", None),
+    ],
+)
+def test_compared_curvature_takes_the_lowest_true_loss(values, angle, decrease):
+    """Of {0, ε, t*}; half of t* if the loss at 0 is the lowest."""
+    start = start_with(-0.1, 0.4)
+    extreme, epsilon = 0.25, TRUST_REGION
+
+    class Known(Quadratic):
+        def value(self, weights):
+            turned = jnp.arctan2(weights[0][0, 1], weights[0][0, 0])
+            far = turned > (extreme + epsilon) / 2
+            return jnp.where(far, values["epsilon"], values["extreme"])
+
+    start = dataclasses.replace(start, objective=Known(0.4), loss=jnp.ones(()))
+    proposal = ComparedCurvature().propose(start)
+    expected = {"extreme": extreme, "epsilon": epsilon, "half": extreme / 2}[angle]
+    assert float(proposal.angle) == pytest.approx(expected, rel=1e-14)
+    model = 0.1 * expected - 0.2 * expected**2
+    predicted = model if decrease is None else decrease
+    assert float(proposal.predicted) == pytest.approx(predicted, rel=1e-12)
+    assert ComparedCurvature().cost == Evaluations(second=1, forward=2)
 
 
 def test_trust_region_is_the_papers():

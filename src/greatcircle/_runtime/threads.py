@@ -1,8 +1,8 @@
-"""How many cores there are, and one thread for small matrices.
+"""The number of cores, and a context that runs linear algebra on one thread.
 
 Where other work keeps the cores busy, the threads of a linear algebra library wait for each other:
-0.9 s instead of 1.4 ms, once, for the singular values of a layer of 128 units. And when they are
-done they go on looking for work for a while, which keeps cores from XLA: `docs/scale.md`.
+0.9 s instead of 1.4 ms, once, for the singular values of a layer of 128 units. Afterwards they spin
+for a while, which takes cores from XLA: `docs/scale.md`.
 """
 
 import os
@@ -10,18 +10,24 @@ from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
+__all__ = ["cores", "one_thread"]
+
 
 def one_thread() -> AbstractContextManager[Any]:
-    """NumPy's and SciPy's linear algebra on one thread, as long as the context lasts.
+    """Return a context in which the linear algebra of NumPy and SciPy uses one thread.
 
-    SciPy's is also the one that JAX's programs call for factors and singular values.
+    JAX's programs call SciPy's libraries for factorisations and singular values, so it holds for
+    them as well. The earlier limits are restored when the context ends.
     """
     return _libraries().limit(limits=1, user_api="blas")
 
 
 @cache
 def cores() -> int:
-    """Cores that this process may use, as it was when first asked: programs depend on it."""
+    """Return the number of cores this process may use, as of the first call.
+
+    Compiled programs depend on it, so it must not change later.
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -29,8 +35,8 @@ def cores() -> int:
 
 @cache
 def _libraries() -> Any:
-    """The libraries, found once: looking for them takes longer than a small network's bound."""
-    import scipy.linalg  # noqa: F401, JAX imports it late, and only what is there is found
-    from threadpoolctl import ThreadpoolController  # scikit-learn brings it
+    """Find the libraries once: the search takes longer than bounding a small network."""
+    import scipy.linalg  # noqa: F401, only loaded libraries are found, and JAX loads it late
+    from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,20 +1,18 @@
 """Training within a Lipschitz budget, and using all of it.
 
-The network is made of frames (`frames.py`), so that its certificate is the budget wherever on their
-spheres they are. The descent starts from the weights of a free fit and takes many small turns, each
-chosen by a batch: near a bound the kinks of the activations keep long turns from paying, and the
-noise of short ones does no harm. An entry's turn is its gradient's running mean over the root of
-its running mean square (Kingma and Ba 2015). That ratio has no unit and neither has a frame, so the
-one size there is, `FIRST`, is a part of a unit vector's length, and not a learning rate: it is the
-same whatever the data and the units. It falls to zero along half a cosine.
+The network consists of sandwich layers (`sandwich.py`), so its certificate is at most the budget at
+every point of their spheres. The run starts from the weights of a free fit and takes many small
+steps, each chosen by a random batch: near a bound, kinks of the activations make long steps
+useless, and the noise of short ones does no harm. The direction is the mean gradient of each entry
+divided by its root mean square (Kingma & Ba 2015). That ratio has no unit, and neither has a point
+on a sphere, so the length of the first steps, `FIRST_STEP`, is a fraction of a unit vector and the
+same for all data and units. It falls to zero along half a cosine.
 """
 
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,56 +20,62 @@ import numpy as np
 from jax import Array
 
 from greatcircle._runtime.precision import precision
-from greatcircle.bounded import sandwich as frames
-from greatcircle.certificate.interior import optimum, tight
-from greatcircle.geometry import sphere
-from greatcircle.network.network import Network, Weights
-from greatcircle.objective import losses
-from greatcircle.objective.objective import value_of
+from greatcircle.bounded import sandwich
+from greatcircle.bounded.objective import SandwichObjective
+from greatcircle.certificate.lipsdp import optimal_multipliers, tight
+from greatcircle.geometry.sphere import Tree
+from greatcircle.network.network import Network
 from greatcircle.objective.problem import Problem
-from greatcircle.optimise.loop import Callback, Result
-from greatcircle.optimise.record import Evaluations, Record
+from greatcircle.optimise import stopping
+from greatcircle.optimise.descent import Callback, Observer, Result, descend
+from greatcircle.optimise.directions import RootMeanSquare
+from greatcircle.optimise.outcome import Outcome
+from greatcircle.optimise.schedules import RandomBatches
+from greatcircle.optimise.steps import CosineSchedule
 
-ROUNDS, TURNS = 60, 100
-"""A round of so many turns is one iteration."""
+__all__ = [
+    "MAX_ROUNDS",
+    "certified_bound",
+    "fit_within",
+    "multipliers",
+    "shrink_to",
+]
+
+MAX_ROUNDS, STEPS = 60, 100
+"""Iterations of a complete run, and steps in each."""
 
 BATCH = 256
-"""Rows that choose a turn."""
+"""Rows that choose a step."""
 
-FIRST = 0.01
-"""How far an entry of a unit vector moves in the first turns of a descent that has far to go."""
+FIRST_STEP = 0.01
+"""Change of an entry of a unit vector in the first steps of a run that starts far from its goal."""
 
-SHORT = 0.1
-"""Part of it for a descent that has next to nowhere to go."""
-
-FADING = 0.9, 0.999
-"""What the running means of gradients and of their squares keep of themselves each turn."""
-
-FAINT, TINY = 1e-3, 1e-30
-"""Root mean square of an entry's gradient, beside its layer's, below which it moves less."""
+SHORTEST = 0.1
+"""Smallest fraction of it, for a run that starts near its goal."""
 
 SLACK = 0.1
-"""Part of the budget that the start leaves, for frames that can be turned to all sides."""
+"""Fraction of the budget that the start leaves unused, so that its layers can turn anywhere."""
 
 ROUNDING = 1e-6
-"""Part of the budget that is left for the rounding of float32 weights."""
+"""Fraction of the budget that is reserved for the rounding of float32 weights."""
 
 
-def certified(network: Network, weights: Sequence[np.ndarray], scale: np.ndarray) -> float:
-    """The certified bound of a network whose inputs are multiplied by `scale`."""
+def certified_bound(network: Network, weights: Sequence[np.ndarray], scale: np.ndarray) -> float:
+    """Return the certified bound of a network whose inputs are multiplied by `scale`."""
     first, *others = (np.asarray(w, np.float64) for w in network.linear(weights))
     matrices = [first * scale[:, None], *others]
     return tight(matrices, activation=network.activation, orientation="in-out").value
 
 
-def descend_within(
+def fit_within(
     problem: Problem,
     weights: Sequence[np.ndarray],
     scale: np.ndarray,
     budget: float,
     *,
-    rounds: int = ROUNDS,
+    rounds: int = MAX_ROUNDS,
     callback: Callback | None = None,
+    observe: Observer | None = None,
 ) -> Result:
     """Minimise the loss of a network whose certified bound never exceeds the budget.
 
@@ -82,207 +86,108 @@ def descend_within(
     weights
         Where to start.
     scale
-        What each input is multiplied by before the first layer: it makes the units of the budget.
+        Factor of each input before the first layer: it defines the units of the budget.
     budget
         The Lipschitz bound.
     rounds
-        Iterations, each of `TURNS` turns. With fewer, the turns become smaller sooner.
-    callback
-        As for `descend`.
+        Number of iterations, of `STEPS` steps each. With fewer, the steps shrink faster.
+    callback, observe
+        As for `descend`; they see the weights of the network.
 
     Returns
     -------
     Result
         The loss may rise from one record to the next. The weights are the last ones.
     """
-    network, dtype, unit = problem.network, problem.dtype, float(problem.unit)
-    multipliers, value = best_multipliers(network, weights, scale)
-    # A start with a smaller bound keeps it: there is nothing to be gained from a larger one.
+    network, dtype = problem.network, problem.dtype
+    weights = tuple(np.asarray(w, dtype) for w in weights)
+    proof, value = multipliers(network, weights, scale)
+    # A start with a smaller bound keeps it: nothing is gained from a larger one.
     goal = (1 - ROUNDING) * min(budget, value)
-    start = _scaled(weights, min(1.0, (1 - SLACK) * goal / value))
-    first = FIRST * max(SHORT, 1 - goal / value)
+    start = _last_layer_scaled(weights, min(1.0, (1 - SLACK) * goal / value))
     with precision(dtype):
-        # The usual length of a row, before it is multiplied by `scale`.
+        # The typical length of an input before it is multiplied by `scale`.
         length = math.sqrt(_mean_square(problem, jnp.asarray(scale, dtype))) or 1.0
-    begun = frames.frames_of(network, start, multipliers, scale, goal, length)
-    records: list[Record] = []
-    ending = "converged", "the angle has come down to zero"
-    if rounds < ROUNDS:
-        ending = "max_iter", f"the most iterations allowed, {rounds}"
-    spent = Evaluations(forward=1)
-    once = TURNS * min(1.0, BATCH / problem.count)
-    cost = Evaluations(forward=once + 1, backward=once)
-    with precision(dtype):
-        within = Within(
-            problem, *(jnp.asarray(v, dtype) for v in (scale, goal, length, first, rounds))
-        )
-        state = start_of(tuple(map(jnp.asarray, begun)))
-        last = within.matrices(sphere.unpack(state.frames))
-        loss = initial = float(value_of(problem, last)) * unit
-        setup_seconds = 0.0
-        try:
-            for iteration in range(1, rounds + 1):
-                started = time.perf_counter()
-                new, made, angle = turned(within, state)
-                before, loss_there = loss, float(value_of(problem, made)) * unit
-                spent = spent.plus(cost)
-                if not math.isfinite(loss_there):
-                    ending = "non_finite", "the loss is not finite after a turn"
-                    break
-                state, last, loss = new, made, loss_there
-                record = Record(
-                    iteration=iteration,
-                    loss=loss,
-                    angle=float(angle),
-                    slope=math.nan,
-                    curvature=math.nan,
-                    predicted=math.nan,
-                    actual=before - loss,
-                    halvings=0,
-                    **cost._asdict(),
-                    seconds=time.perf_counter() - started,
-                )
-                records.append(record)
-                if iteration == 1:
-                    setup_seconds = record.seconds
-                if callback and callback(record, jax.device_get(last)):
-                    ending = "stopped", "the callback asked to stop"
-                    break
-        except KeyboardInterrupt:
-            ending = "interrupted", "interrupted from the keyboard"
-        found = jax.device_get(last)
-    reached = certified(network, found, scale)
-    final = _grown(problem, found, goal / reached) if reached else found
-    return Result(
-        weights=final,
-        loss=float(problem.loss(final)),
-        initial_loss=initial,
-        outcome=ending[0],
-        reason=ending[1],
-        records=records,
-        evaluations=spent,
-        setup_seconds=setup_seconds,
-        state=None,
+        numbers = (jnp.asarray(number, dtype) for number in (scale, goal, length))
+        objective = SandwichObjective(problem, *numbers)
+        first = jnp.asarray(FIRST_STEP * max(SHORTEST, 1 - goal / value), dtype)
+        schedule = CosineSchedule(first, jnp.asarray(rounds * STEPS, dtype))
+
+    def of_network(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+        """Return a callback that receives the weights of the network."""
+        return function and (lambda record, layers: function(record, _weights(objective, layers)))
+
+    result = descend(
+        objective,
+        sandwich.layers_of(network, start, proof, scale, goal, length),
+        direction=RootMeanSquare(),
+        step=schedule,
+        stop=stopping.MaxIter(rounds),
+        rows=RandomBatches(objective, BATCH, STEPS),
+        callback=of_network(callback),
+        observe=of_network(observe),
     )
+    found = _weights(objective, result.weights)
+    reached = certified_bound(network, found, scale)
+    final = _last_layer_grown(problem, found, goal / reached) if reached else found
+    outcome, reason = result.outcome, result.reason
+    if outcome == Outcome.MAX_ITER and rounds >= MAX_ROUNDS:
+        outcome, reason = Outcome.CONVERGED, "finished: step schedule completed"
+    loss = float(problem.loss(final))
+    return replace(result, weights=final, loss=loss, outcome=outcome, reason=reason)
 
 
-class Within(NamedTuple):
-    """What does not change during a descent."""
-
-    problem: Problem
-    scale: Array
-    bound: Array
-    length: Array
-    first: Array
-    rounds: Array
-
-    def matrices(self, layers: Sequence[Array]) -> Weights:
-        """The network that frames stand for."""
-        network = self.problem.network
-        return frames.matrices(network, layers, self.scale, self.bound, self.length)
-
-    def loss(self, packed: sphere.Packed, rows: Array) -> Array:
-        """Mean loss of some rows, in the problem's unit."""
-        problem, weights = self.problem, self.matrices(sphere.unpack(packed))
-
-        def some(values: Array) -> Array:
-            return problem.columns(jnp.take(values, rows, axis=int(problem.turned)))
-
-        outputs, _ = problem.network.forward(weights, some(problem.seen))
-        lost = losses.of_columns(problem.criterion, outputs, some(problem.wanted))
-        return jnp.mean(problem.count * problem.share[rows] * lost) / problem.unit
-
-
-class State(NamedTuple):
-    """What changes from turn to turn, with one row of an array for each layer."""
-
-    frames: sphere.Packed
-    mean: Array
-    """Running mean of the gradients."""
-    square: Array
-    """Running mean of their squares, entry by entry."""
-    turn: Array
-
-
-@jax.jit
-def turned(within: Within, state: State) -> tuple[State, Weights, Array]:
-    """The state a round later, its network, and the largest angle of the last turn."""
-    problem = within.problem
-    rows = problem.count
-    radii = sphere.norm(state.frames)
-    entries = jnp.array([[math.prod(shape)] for shape in state.frames.shapes])
-
-    def turn(state: State, _: None) -> tuple[State, Array]:
-        key = jax.random.fold_in(jax.random.key(0), state.turn)
-        batch = jax.random.randint(key, (min(BATCH, rows),), 0, rows)
-        gradient = jax.grad(within.loss)(state.frames, batch).rows
-        mean = FADING[0] * state.mean + (1 - FADING[0]) * gradient
-        square = FADING[1] * state.square + (1 - FADING[1]) * gradient**2
-        count = state.turn + 1
-        # The means began at nothing, which still is a part of them.
-        mean_now, square_now = mean / (1 - FADING[0] ** count), square / (1 - FADING[1] ** count)
-        usual = jnp.sqrt(jnp.sum(square_now, axis=1, keepdims=True) / entries)
-        steady = mean_now / (jnp.sqrt(square_now) + FAINT * usual + TINY)
-        done = state.turn / (TURNS * within.rounds)
-        length = within.first * 0.5 * (1 + jnp.cos(jnp.pi * done))
-        way = sphere.project(state.frames, replace(state.frames, rows=-length * steady), radii)
-        heading = sphere.scale(way, 1 / radii)
-        there = sphere.turn(state.frames, heading, 1.0, radii)
-        return State(there, mean, square, count), jnp.max(sphere.norm(heading))
-
-    state, angles = jax.lax.scan(turn, state, None, length=TURNS)
-    # Frames that lean are no other networks, but a Cholesky factor of float32 sees less of them.
-    upright = tuple(
-        frames.orthonormal(frame, fan_in + out)
-        for frame, (fan_in, out) in zip(
-            sphere.unpack(state.frames), pairwise(problem.network.sizes), strict=True
-        )
-    )
-    packed = sphere.pack(upright)
-    return state._replace(frames=packed), within.matrices(upright), angles[-1]
-
-
-def start_of(layers: Weights) -> State:
-    """Before the first turn: nothing is known of the gradients."""
-    packed = sphere.pack(layers)
-    nothing = jnp.zeros_like(packed.rows)
-    return State(packed, nothing, nothing, jnp.zeros((), jnp.int32))
-
-
-def shrunk(
+def shrink_to(
     network: Network, weights: Sequence[np.ndarray], scale: np.ndarray, budget: float
 ) -> tuple[np.ndarray, ...]:
-    """Weights with the last layer as much smaller as the budget asks for, or as they are."""
-    value = certified(network, weights, scale)
+    """Return the weights with the last layer scaled down as far as the budget requires."""
+    value = certified_bound(network, weights, scale)
     if value <= budget:
         return tuple(weights)
-    return _scaled(weights, (1 - ROUNDING) * budget / value)
+    return _last_layer_scaled(weights, (1 - ROUNDING) * budget / value)
 
 
-def best_multipliers(
+def multipliers(
     network: Network, weights: Sequence[np.ndarray], scale: np.ndarray
 ) -> tuple[list[np.ndarray], float]:
-    """Multipliers that prove the least bound for slopes in [0, 1] or [−1, 1], and the bound.
+    """Return multipliers for slopes in [0, 1] or [−1, 1], and the bound that they prove.
 
-    Frames need one of these intervals, whatever slopes the activation has.
+    It is the smallest such bound. Sandwich layers need one of these two intervals, whatever the
+    slopes of the activation.
     """
     matrices = [np.asarray(w, np.float64).T for w in network.linear(weights)]
     matrices[0] = matrices[0] * scale
     least = -1.0 if network.activation.slopes[0] < 0 else 0.0
-    return optimum(matrices, [np.tile([least, 1.0], (len(a), 1)) for a in matrices[:-1]])
+    return optimal_multipliers(
+        matrices, [np.tile([least, 1.0], (len(a), 1)) for a in matrices[:-1]]
+    )
+
+
+def _weights(objective: SandwichObjective, layers: Tree) -> tuple[np.ndarray, ...]:
+    """Return the weights of the network on the host."""
+    with precision(objective.problem.dtype):
+        return jax.device_get(_network_weights(objective, tuple(map(jnp.asarray, layers))))
+
+
+@jax.jit
+def _network_weights(objective: SandwichObjective, layers: Tree) -> Tree:
+    return objective.weights(layers)
 
 
 @jax.jit
 def _mean_square(problem: Problem, scale: Array) -> Array:
-    return problem.share @ jnp.sum((problem.inputs / scale) ** 2, axis=1)
+    return problem.rows.sample_weight @ jnp.sum((problem.inputs / scale) ** 2, axis=1)
 
 
-def _scaled(weights: Sequence[np.ndarray], factor: float) -> tuple[np.ndarray, ...]:
+def _last_layer_scaled(weights: Sequence[np.ndarray], factor: float) -> tuple[np.ndarray, ...]:
     *others, last = weights
     return (*others, np.asarray(last * factor, last.dtype))
 
 
-def _grown(problem: Problem, weights: Sequence[np.ndarray], most: float) -> tuple[np.ndarray, ...]:
-    """With what the certificate has left of the budget, as far as it lowers the loss."""
-    candidates = [_scaled(weights, factor) for factor in np.linspace(min(1.0, most), most, 5)]
+def _last_layer_grown(
+    problem: Problem, weights: Sequence[np.ndarray], largest: float
+) -> tuple[np.ndarray, ...]:
+    """Scale the last layer up to the budget, as far as that lowers the loss."""
+    factors = np.linspace(min(1.0, largest), largest, 5)
+    candidates = [_last_layer_scaled(weights, factor) for factor in factors]
     return min(candidates, key=lambda w: float(problem.loss(w)))

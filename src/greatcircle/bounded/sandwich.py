@@ -1,6 +1,6 @@
-"""Every network within a Lipschitz bound L, as a point on spheres: one frame for each layer.
+"""Sandwich layers: every network with a given Lipschitz bound L, as points on spheres.
 
-Wang and Manchester (2023) write a network whose certificate is L as a chain of sandwich layers: for
+Wang & Manchester (2023) write a network whose certificate is L as a chain of sandwich layers: for
 slopes in [0, 1], with h₀ = √L x,
 
     h_i = √2 A_iᵀ Ψ_i ρ(√2 Ψ_i⁻¹ (B_i h_{i−1} + b_i)),    f = √L (B_l h_{l−1} + b_l),
@@ -9,9 +9,9 @@ where A_i A_iᵀ + B_i B_iᵀ = I and Ψ_i is diagonal. It is an ordinary networ
 √2 Ψ_i⁻¹ B_i · √2 A_{i−1}ᵀ Ψ_{i−1}, and λ_i = 2Ψ_i²/L are the multipliers that prove its bound. For
 slopes in [−1, 1] the layers are Ψ_i ρ(Ψ_i⁻¹ (B_i h_{i−1} + b_i)) with B_i B_iᵀ ⪯ I.
 
-Here Aᵀ above Bᵀ is the orthonormal factor of any matrix G of that shape, G = QR. It does not change
-with the length of G, and b and log Ψ are measured by that length, so that a layer's G, b and log Ψ
-are one matrix on a sphere (`docs/bounded.md`).
+Here Aᵀ above Bᵀ is the orthonormal factor Q of a matrix G of that shape, G = QR. Q does not depend
+on the norm of G, and b and log Ψ are measured in units of that norm, so the G, b and log Ψ of a
+layer are one matrix on a sphere (`docs/bounded.md`).
 """
 
 from collections.abc import Sequence
@@ -25,41 +25,46 @@ from jax.scipy.linalg import solve_triangular
 
 from greatcircle.network.network import Network, Weights
 
+__all__ = ["layers_of", "network_weights", "orthonormal", "orthonormal_factor"]
+
 ROOT_TWO = float(np.sqrt(2))
 
-FLAT = 1e-6
-"""Least eigenvalue of A Aᵀ that a start may have: the next layer is divided by A."""
+LEAST_EIGENVALUE = 1e-6
+"""Smallest eigenvalue of A Aᵀ in a converted network: the next layer is divided by A."""
 
-FAINT = 1e-3
-"""Least Ψ of a start beside the root mean square of its layer: a unit that is off has none."""
+LEAST_PSI = 1e-3
+"""Smallest Ψ in a converted network, relative to the root mean square of its layer.
+
+The multipliers of dead units are zero.
+"""
 
 
-def matrices(
-    network: Network, frames: Sequence[Array], scale: Array, bound: Array, size: Array
+def network_weights(
+    network: Network, layers: Sequence[Array], scale: Array, bound: Array, size: Array
 ) -> Weights:
-    """The network's weights.
+    """Return the weights of the network that sandwich layers represent.
 
     Parameters
     ----------
     network
         Sizes, activation, and whether there are biases.
-    frames
+    layers
         For each layer Aᵀ (fan_out rows), Bᵀ (fan_in rows), then the bias if the network has them,
         then log Ψ if the layer is hidden.
     scale
-        What each input is multiplied by before the first layer, none zero.
+        Factor of each input before the first layer, none of them zero.
     bound
-        L, of the outputs in the inputs before they are multiplied.
+        L, with respect to the inputs before they are multiplied by `scale`.
     size
-        Typical length of those inputs: it makes the unit of the biases.
+        Typical norm of those inputs: the unit of the biases.
     """
     signed, weights = network.activation.slopes[0] < 0, []
     root = jnp.sqrt(bound)
     before = root / scale[:, None] * jnp.eye(len(scale), dtype=scale.dtype)
-    for i, frame in enumerate(frames):
+    for i, layer in enumerate(layers):
         fan_in, out = network.sizes[i : i + 2]
-        upright = orthonormal(frame, fan_in + out)
-        Q, rest = upright[: fan_in + out], upright[fan_in + out :]
+        layer = orthonormal(layer, fan_in + out)
+        Q, rest = layer[: fan_in + out], layer[fan_in + out :]
         hidden = i < network.depth - 1
         psi = jnp.exp(rest[-1]) if hidden else 1 / root
         factor = 1.0 if signed or not hidden else ROOT_TWO
@@ -71,16 +76,16 @@ def matrices(
     return tuple(weights)
 
 
-def orthonormal(frame: Array, rows: int) -> Array:
-    """The same layer with an orthonormal G, which its first `rows` rows are."""
-    G, rest = frame[:rows], frame[rows:]
+def orthonormal(layer: Array, rows: int) -> Array:
+    """Return an equivalent layer whose G, its first `rows` rows, is orthonormal."""
+    G, rest = layer[:rows], layer[rows:]
     size = jnp.sqrt(G.shape[1] / jnp.sum(G**2))
-    return jnp.vstack([factor(G), rest * size])
+    return jnp.vstack([orthonormal_factor(G), rest * size])
 
 
 @jax.custom_vjp
-def factor(G: Array) -> Array:
-    """Q of G = QR, by the Cholesky factor of GᵀG; its derivative has a short form."""
+def orthonormal_factor(G: Array) -> Array:
+    """Return Q of G = QR, by the Cholesky factor of GᵀG, with a derivative in closed form."""
     return _factor(G)[0]
 
 
@@ -90,18 +95,21 @@ def _factor(G: Array) -> tuple[Array, tuple[Array, Array]]:
     return Q, (Q, lower)
 
 
-def _factor_back(left: tuple[Array, Array], pull: Array) -> tuple[Array]:
-    """(P − Q S) R⁻ᵀ, where S is symmetric with the lower half of PᵀQ (Walter, Lehmann 2018)."""
-    Q, lower = left
-    half = jnp.tril(pull.T @ Q)
+def _factor_vjp(cache: tuple[Array, Array], cotangent: Array) -> tuple[Array]:
+    """Return (P − Q S) R⁻ᵀ with S symmetric and its lower half that of PᵀQ.
+
+    P is the cotangent (Walter & Lehmann 2018).
+    """
+    Q, lower = cache
+    half = jnp.tril(cotangent.T @ Q)
     symmetric = half + jnp.tril(half, -1).T
-    return (solve_triangular(lower, (pull - Q @ symmetric).T, lower=True, trans=1).T,)
+    return (solve_triangular(lower, (cotangent - Q @ symmetric).T, lower=True, trans=1).T,)
 
 
-factor.defvjp(_factor, _factor_back)
+orthonormal_factor.defvjp(_factor, _factor_vjp)
 
 
-def frames_of(
+def layers_of(
     network: Network,
     weights: Sequence[Any],
     multipliers: Sequence[np.ndarray],
@@ -109,12 +117,12 @@ def frames_of(
     bound: float,
     size: float,
 ) -> tuple[np.ndarray, ...]:
-    """Frames of given weights, whose bound L is proved by the multipliers.
+    """Return sandwich layers that represent a network whose bound L the multipliers prove.
 
-    Where they prove less, or A is so flat that the next layer cannot be divided by it, the frames
-    are those of a network nearby, which has the bound all the same.
+    If they do not prove it, or if A is nearly singular, so that the next layer cannot be divided by
+    it, the layers represent a nearby network, which has the bound.
     """
-    signed, frames = network.activation.slopes[0] < 0, []
+    signed, layers = network.activation.slopes[0] < 0, []
     root = np.sqrt(bound)
     undo = np.diag(scale) / root
     for i, (w, out) in enumerate(zip(weights, network.sizes[1:], strict=True)):
@@ -125,19 +133,19 @@ def frames_of(
         psi = _psi(multipliers[i], bound, signed) if hidden else np.full(out, 1 / root)
         B = (undo @ linear * (psi / factor)).T
         values, vectors = np.linalg.eigh(np.eye(out) - B @ B.T)
-        roots = np.sqrt(np.maximum(values, FLAT))
+        roots = np.sqrt(np.maximum(values, LEAST_EIGENVALUE))
         A = (vectors * roots) @ vectors.T
         left, _, right = np.linalg.svd(np.vstack([A.T, B.T]), full_matrices=False)
-        frame = [left @ right, bias * (psi / factor) / (root * size)]
+        layer = [left @ right, bias * (psi / factor) / (root * size)]
         if hidden:
-            # A piecewise linear activation is most often the same at every Ψ.
-            frame.append(np.log(psi)[None] if network.activation.curved else np.zeros((1, out)))
+            # With relu and other homogeneous activations Ψ cancels.
+            layer.append(np.log(psi)[None] if network.activation.curved else np.zeros((1, out)))
             undo = np.diag(1 / psi) if signed else (vectors / roots) @ vectors.T / (factor * psi)
-        frames.append(np.vstack(frame).astype(np.asarray(weights[i]).dtype))
-    return tuple(frames)
+        layers.append(np.vstack(layer).astype(np.asarray(weights[i]).dtype))
+    return tuple(layers)
 
 
 def _psi(multipliers: np.ndarray, bound: float, signed: bool) -> np.ndarray:
-    """From λ = 2Ψ²/L, or Ψ²/L for slopes in [−1, 1]."""
+    """Return Ψ from λ = 2Ψ²/L, or λ = Ψ²/L for slopes in [−1, 1]."""
     psi = np.sqrt(bound * multipliers / (1 if signed else 2))
-    return np.maximum(psi, FAINT * np.sqrt(np.mean(psi**2)))
+    return np.maximum(psi, LEAST_PSI * np.sqrt(np.mean(psi**2)))

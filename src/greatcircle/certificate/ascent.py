@@ -1,56 +1,56 @@
-"""The largest slope that can be found: no bound can be below it, so it says how tight a bound is.
+"""A lower bound on the Lipschitz constant: the largest Jacobian norm found by gradient ascent.
 
-The Jacobian of a network of `relu` is constant between kinks and has no gradient to follow. The
-quotient ‖f(x + v) − f(x − v)‖ / 2‖v‖ has one, because pairs straddle kinks: it is ascended in x by
-steps along its gradient and in v by the power method, from many starts at once, while v shrinks.
-Then Jacobians are computed where it led, and the largest of their norms is the result.
+No Lipschitz bound can be below it, so it tells how tight a bound is. The Jacobian of a `relu`
+network is constant between kinks and gives no gradient to follow. The quotient
+‖f(x + v) − f(x − v)‖ / 2‖v‖ does, because pairs straddle kinks. It is maximised over x by gradient
+steps and over v by the power method, from many starts at once, while ‖v‖ shrinks. The result is the
+largest Jacobian norm at the end points and at the starts.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import ArrayLike
 
-from greatcircle._runtime.precision import optimised, precision
-from greatcircle.certificate.stack import Stack, chosen_inputs, stack
-from greatcircle.network.activations import Activation
+from greatcircle._runtime.threads import one_thread
+from greatcircle.certificate.scaled_network import ScaledNetwork, as_scaled_network
+from greatcircle.network.activations.builtin import Activation
+
+__all__ = ["Lower", "lower"]
 
 STEPS = 200
 """Steps of the ascent."""
 
 RADII = (0.1, 0.3, 1.0, 3.0)
-"""How far from the middle of the data the starts are, in units of the network's inputs."""
+"""Distances of the starts from the centre of the data, in units of the network's inputs."""
 
-WIDEST, NARROWEST = 1.0, 1e-2
-"""‖v‖ at the first and the last step, in parts of ‖x‖."""
+FIRST_WIDTH, LAST_WIDTH = 1.0, 1e-2
+"""‖v‖ at the first and the last step, relative to ‖x‖."""
 
 SCREENED = 16
-"""Random points for each start; half of the starts are the steepest of them."""
+"""Random candidates per start; the steepest candidates become half of the starts."""
 
-BATCH = 256
-"""Rows whose Jacobians are computed at a time."""
-
-TURNS = 10
+POWER_STEPS = 10
 """Steps of the power method before x moves."""
 
+CHUNK_ENTRIES = 2**20
+"""Largest number of entries of the Jacobians that are computed at once."""
+
 KINK = 1e-12
-"""A unit whose |z| is a smaller part of its terms may be at a kink, where no branch decides."""
+"""A unit may be at a kink if |z| is smaller than this part of the sum of its terms' sizes."""
 
 
 @dataclass(frozen=True)
 class Lower:
-    """A slope that the network has somewhere.
+    """The norm of the Jacobian at some input.
 
     Parameters
     ----------
     value
-        The operator norm of the Jacobian there, in units of y per unit of X.
+        The operator norm, in units of y per unit of X.
     at
         The input.
     method
@@ -71,24 +71,24 @@ def lower(
     biases: Sequence[ArrayLike] | None = None,
     activation: str | Activation | None = None,
     inputs: Sequence[str | int] | None = None,
-    at_least: float | None = None,
+    min_input_norm: float | None = None,
     orientation: str | None = None,
     starts: int = 256,
     seed: int = 0,
     X: ArrayLike | None = None,
 ) -> Lower:
-    """The largest Jacobian norm found by ascent from many starts.
+    """Return the largest Jacobian norm found by ascent from many starts.
 
     Parameters
     ----------
-    weights, biases, activation, inputs, at_least, orientation
+    weights, biases, activation, inputs, min_input_norm, orientation
         As for `tight`, and the result is in the same units.
     starts
-        How many random points to start from.
+        Number of random starts.
     seed
-        Which ones.
+        Seed of the random starts.
     X
-        Rows to start from besides, in their own units.
+        Rows that are starts as well, in their own units.
 
     Examples
     --------
@@ -96,169 +96,174 @@ def lower(
     >>> round(certificate.lower([[[1.0, -1.0]], [[1.0], [-2.0]]], starts=8).value, 6)
     2.0
     """
-    of = stack(weights, biases, activation, inputs, at_least, orientation)
+    network = as_scaled_network(weights, biases, activation, inputs, min_input_norm, orientation)
     if isinstance(starts, bool) or not isinstance(starts, int | np.integer) or starts < 1:
-        raise ValueError(f"starts is {starts!r}; expected a whole number from 1 up")
-    on_sphere = getattr(getattr(weights, "scaling_", None), "name", "") == "paper"
-    moving = of.active
-    if on_sphere and inputs is not None:
-        moving = chosen_inputs(inputs, getattr(weights, "feature_names_in_", None), len(moving))
+        raise ValueError(f"starts is {starts!r}; expected a whole number of at least 1")
     rng = np.random.default_rng(seed)
-    radius = np.resize(RADII, SCREENED * starts)[:, None]
-    y = radius * rng.standard_normal((SCREENED * starts, len(of.scale)))
-    y = y if X is None else np.vstack([_scaled(X, of), y])
-    with precision(np.float64):
-        f = _Function(
-            tuple(map(jnp.asarray, of.weights)),
-            tuple(map(jnp.asarray, of.biases or (np.zeros(w.shape[1]) for w in of.weights))),
-            jnp.asarray(np.where(moving, of.scale, 0.0)),
-            jnp.asarray(of.gain),
-            of.activation,
-            on_sphere,
-        )
-        norms = _norms(f, y)
-        steepest = np.argsort(-norms)[: (starts + 1) // 2]
-        y = np.vstack([y[steepest], y[len(y) - starts // 2 :]])
-        ways = jnp.asarray(rng.standard_normal((len(y) + STEPS, y.shape[1])))
-        ends = _ascended(f, jnp.asarray(y), ways)
-        y = np.vstack([y, ends])
-        norms = _norms(f, y)
+    rows = np.empty((0, len(network.scale))) if X is None else _scaled_rows(X, network)
+    with (
+        one_thread()
+    ):  # several threads wait for one another on a busy machine: 3 to 7 times slower
+        y, norms = _search(_Function(network), rows, int(starts), rng)
     best = int(np.argmax(norms))
-    return Lower(float(norms[best]), _in_units(y[best], of, on_sphere))
+    return Lower(float(norms[best]), _in_units_of_X(y[best], network))
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=["weights", "biases", "scale", "gain"],
-    meta_fields=["activation", "on_sphere"],
-)
+def _search(
+    f: "_Function", rows: np.ndarray, starts: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the starts and the points that the ascent leads to, with their Jacobian norms."""
+    radius = np.resize(RADII, SCREENED * starts)[:, None]
+    y = np.vstack([rows, radius * rng.standard_normal((SCREENED * starts, rows.shape[1]))])
+    steepest = np.argsort(-_jacobian_norms(f, y))[: (starts + 1) // 2]
+    y = np.vstack([y[steepest], y[len(y) - starts // 2 :]])
+    directions = rng.standard_normal((len(y) + STEPS, y.shape[1]))
+    y = np.vstack([y, _ascend(f, y, directions)])
+    return y, _jacobian_norms(f, y)
+
+
+@dataclass(frozen=True)
+class _Linearisation:
+    """Values and slopes of a network at each row."""
+
+    directions: np.ndarray | None
+    """x/‖x‖ of each row, for a network that normalises its inputs."""
+    slopes: list[np.ndarray]
+    outputs: np.ndarray
+    away_from_kinks: np.ndarray
+
+
 @dataclass(frozen=True)
 class _Function:
-    """The network in units of y per unit of X, for rows of scaled inputs."""
+    """A network in units of y per unit of X, as a function of rows of scaled inputs."""
 
-    weights: tuple[Array, ...]
-    biases: tuple[Array, ...]
-    scale: Array
-    """Zero for inputs that do not vary."""
-    gain: Array
-    activation: Activation
-    on_sphere: bool
-    """Whether inputs are divided by their norms."""
+    network: ScaledNetwork
 
-    def at(self, y: Array) -> "_Place":
-        h = _unit(y) if self.on_sphere else y
-        inwards, slopes, clear = h, [], jnp.ones(len(y), bool)
-        for i, (w, b) in enumerate(zip(self.weights[:-1], self.biases[:-1], strict=True)):
-            z, size = h @ w + b, jnp.abs(h) @ jnp.abs(w) + jnp.abs(b)
-            # A unit that gets nothing but zeros from units that are off stays where it is.
-            clear &= jnp.all((jnp.abs(z) > KINK * size) | ((size == 0) & (i > 0)), axis=1)
-            slopes.append(self.activation.slope(z))
-            h = self.activation(z)
-        outputs = self.gain * (h @ self.weights[-1] + self.biases[-1])
-        return _Place(outputs, tuple(slopes), inwards, clear)
+    @cached_property
+    def scale(self) -> np.ndarray:
+        """Factor of each input; zero for inputs that do not vary."""
+        return np.where(self.network.varying, self.network.scale, 0.0)
 
-    def push(self, at: "_Place", v: Array) -> Array:
-        """J v."""
-        h = self._tangent(at, v * self.scale)
-        for w, slope in zip(self.weights[:-1], at.slopes, strict=True):
+    @cached_property
+    def layers(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Weights (fan_in, fan_out) and biases, with the gain in the last layer."""
+        weights = [np.ascontiguousarray(w) for w in self.network.weights]
+        biases = list(self.network.biases or (np.zeros(w.shape[1]) for w in weights))
+        gain = self.network.gain
+        weights[-1], biases[-1] = weights[-1] * gain, biases[-1] * gain
+        return list(zip(weights, biases, strict=True))
+
+    def linearise(self, y: np.ndarray, kinks: bool = False) -> _Linearisation:
+        """Evaluate the network and its slopes; with `kinks`, tell which rows are away from them."""
+        activation, slopes = self.network.activation, []
+        h = directions = _unit(y) if self.network.normalises_inputs else y
+        clear = np.ones(len(y), bool)
+        with np.errstate(all="ignore"):
+            for i, (w, b) in enumerate(self.layers[:-1]):
+                z = h @ w + b
+                if kinks:
+                    size = np.abs(h) @ np.abs(w) + np.abs(b)
+                    # A unit whose inputs are all zero, from units that are off, stays where it is.
+                    off = (size == 0) & (i > 0)
+                    clear &= np.all((np.abs(z) > KINK * size) | off, axis=1)
+                h = np.asarray(activation.function(z, np))
+                slopes.append(np.asarray(activation.derivative(z, h, np)))
+        w, b = self.layers[-1]
+        known = directions if self.network.normalises_inputs else None
+        return _Linearisation(known, slopes, h @ w + b, clear)
+
+    def jvp(self, at: _Linearisation, v: np.ndarray) -> np.ndarray:
+        """Return J v for each row; leading axes of v are further vectors for the same row."""
+        h = _tangent(at, v * self.scale)
+        for (w, _), slope in zip(self.layers[:-1], at.slopes, strict=True):
             h = (h @ w) * slope
-        return self.gain * (h @ self.weights[-1])
+        return h @ self.layers[-1][0]
 
-    def pull(self, at: "_Place", u: Array) -> Array:
-        """Jᵀ u."""
-        h = self.gain * (u @ self.weights[-1].T)
-        for w, slope in zip(self.weights[-2::-1], at.slopes[::-1], strict=True):
+    def vjp(self, at: _Linearisation, u: np.ndarray) -> np.ndarray:
+        """Return Jᵀ u for each row; leading axes of u are further vectors for the same row."""
+        h = u @ self.layers[-1][0].T
+        for (w, _), slope in zip(self.layers[-2::-1], at.slopes[::-1], strict=True):
             h = (h * slope) @ w.T
-        return self._tangent(at, h) * self.scale
-
-    def _tangent(self, at: "_Place", h: Array) -> Array:
-        if not self.on_sphere:
-            return h
-        return h - jnp.sum(h * at.inputs, axis=1, keepdims=True) * at.inputs
+        return _tangent(at, h) * self.scale
 
 
-class _Place(NamedTuple):
-    """What the network does at each row."""
-
-    outputs: Array
-    slopes: tuple[Array, ...]
-    inputs: Array
-    clear: Array
-    """Whether no unit is at a kink."""
+def _tangent(at: _Linearisation, h: np.ndarray) -> np.ndarray:
+    """Remove the part along x, which x/‖x‖ does not see."""
+    if at.directions is None:
+        return h
+    return h - np.sum(h * at.directions, axis=-1, keepdims=True) * at.directions
 
 
-def _norms(f: _Function, y: np.ndarray) -> np.ndarray:
-    """Operator norm of the Jacobian at each row; zero at kinks."""
+def _jacobian_norms(f: _Function, y: np.ndarray) -> np.ndarray:
+    """Return the operator norm of the Jacobian at each row; zero at kinks."""
+    inputs, outputs = y.shape[1], f.layers[-1][0].shape[1]
+    product, count = (f.vjp, outputs) if outputs <= inputs else (f.jvp, inputs)
+    units = np.eye(count)[:, None, :]
+    width = max(inputs, *(w.shape[1] for w, _ in f.layers))
+    size = max(1, CHUNK_ENTRIES // (count * width))
     norms = []
-    for some in np.split(y, range(BATCH, len(y), BATCH)):
-        padded = np.resize(some, (BATCH, y.shape[1]))
-        grams, clear = (np.asarray(a)[: len(some)] for a in _grams(f, jnp.asarray(padded)))
-        largest = np.linalg.eigvalsh(grams)[:, -1]
-        norms.append(np.where(clear, np.sqrt(np.maximum(largest, 0.0)), 0.0))
+    for chunk in np.split(y, range(size, len(y), size)):
+        at = f.linearise(chunk, kinks=True)
+        # The Jacobian of a single layer is the same for all rows.
+        J = np.broadcast_to(product(at, units), (count, len(chunk), max(inputs, outputs)))
+        J = J.transpose(1, 0, 2)
+        largest = np.linalg.eigvalsh(J @ J.transpose(0, 2, 1))[:, -1]
+        norms.append(np.where(at.away_from_kinks, np.sqrt(np.maximum(largest, 0.0)), 0.0))
     return np.concatenate(norms)
 
 
-@partial(jax.jit, compiler_options=optimised(0))
-def _grams(f: _Function, y: Array) -> tuple[Array, Array]:
-    """J Jᵀ or JᵀJ, whichever is smaller, at each row, and whether no unit is at a kink."""
-    at = f.at(y)
-    count = at.outputs.shape[1]
-    each = jax.tree.map(lambda a: jnp.repeat(a, count, axis=0), at)
-    J = f.pull(each, jnp.tile(jnp.eye(count), (len(y), 1))).reshape(len(y), count, -1)
-    form = "boi,bpi->bop" if count <= J.shape[2] else "boi,boj->bij"
-    return jnp.einsum(form, J, J), at.clear
-
-
-@partial(jax.jit, compiler_options=optimised(0))
-def _ascended(f: _Function, y: Array, ways: Array) -> Array:
-    """Where each start led; `ways` are random directions to try."""
+def _ascend(f: _Function, y: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Return the points that the ascent reaches, with random trial `directions`."""
     rows = len(y)
-    radius = jnp.maximum(jnp.linalg.norm(y, axis=1, keepdims=True), 1e-3)
-
-    def turned(y: Array, v: Array) -> tuple[Array, Array]:
-        """Slopes along v, and v after one step of the power method."""
-        at = f.at(y)
-        along = f.push(at, _unit(v))
-        back = f.pull(at, along)
-        return jnp.linalg.norm(along, axis=1), jnp.where(jnp.any(back, 1, keepdims=True), back, v)
-
-    def step(k: Array, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        y, v = state
-        width = radius * WIDEST * (NARROWEST / WIDEST) ** (k / (STEPS - 1))
+    radius = np.maximum(np.linalg.norm(y, axis=1, keepdims=True), 1e-3)
+    v = directions[:rows]
+    for _ in range(POWER_STEPS):
+        _, v = _power_step(f, y, v)
+    for step in range(STEPS):
+        width = radius * FIRST_WIDTH * (LAST_WIDTH / FIRST_WIDTH) ** (step / (STEPS - 1))
         pair = width * _unit(f.scale * v)
-        ends = f.at(jnp.concatenate([y + pair, y - pair]))
+        ends = f.linearise(np.concatenate([y + pair, y - pair]))
         rise = ends.outputs[:rows] - ends.outputs[rows:]
-        pulled = f.pull(ends, jnp.concatenate([rise, rise]))
-        uphill = pulled[:rows] - pulled[rows:]
-        anywhere = jax.lax.dynamic_slice_in_dim(ways, k, rows)
-        there = jnp.concatenate([y, y + width * _unit(uphill), y + width * _unit(anywhere)])
-        slopes, turns = turned(there, jnp.tile(v, (3, 1)))
-        best = rows * jnp.argmax(slopes.reshape(3, rows), axis=0) + jnp.arange(rows)
-        return there[best], turns[best]
-
-    v = jax.lax.fori_loop(0, TURNS, lambda _, v: turned(y, v)[1], ways[:rows])
-    return jax.lax.fori_loop(0, STEPS, step, (y, v))[0]
+        gradients = f.vjp(ends, np.concatenate([rise, rise]))
+        uphill = gradients[:rows] - gradients[rows:]
+        random = directions[step : step + rows]
+        trials = np.concatenate([y, y + width * _unit(uphill), y + width * _unit(random)])
+        slopes, turned = _power_step(f, trials, np.tile(v, (3, 1)))
+        best = rows * np.argmax(slopes.reshape(3, rows), axis=0) + np.arange(rows)
+        y, v = trials[best], turned[best]
+    return y
 
 
-def _unit(v: Array) -> Array:
-    length = jnp.linalg.norm(v, axis=1, keepdims=True)
-    return v / jnp.where(length > 0, length, 1.0)
+def _power_step(f: _Function, y: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return ‖J v‖/‖v‖ of each row, and Jᵀ J v/‖v‖, or v if that is zero."""
+    at = f.linearise(y)
+    along = f.jvp(at, _unit(v))
+    back = f.vjp(at, along)
+    moved = np.where(np.any(back, axis=1, keepdims=True), back, v)
+    return np.linalg.norm(along, axis=1), moved
 
 
-def _scaled(X: ArrayLike, of: Stack) -> np.ndarray:
+def _unit(v: np.ndarray) -> np.ndarray:
+    """Divide each row by its norm; zero rows stay zero."""
+    length = np.linalg.norm(v, axis=1, keepdims=True)
+    return v / np.where(length > 0, length, 1.0)
+
+
+def _scaled_rows(X: ArrayLike, network: ScaledNetwork) -> np.ndarray:
+    """Return rows X as the network sees them, or raise an error."""
     try:
         rows = np.asarray(X, np.float64)
     except (TypeError, ValueError):
         rows = np.array(np.nan)
-    if rows.ndim != 2 or rows.shape[1] != len(of.scale) or not np.all(np.isfinite(rows)):
-        raise ValueError(
-            f"X has the shape {rows.shape}; expected finite rows of {len(of.scale)} inputs"
-        )
-    return (rows - of.shift) * of.scale
+    columns = len(network.scale)
+    if rows.ndim != 2 or rows.shape[1] != columns or not np.all(np.isfinite(rows)):
+        raise ValueError(f"X has the shape {rows.shape}; expected finite rows of {columns} inputs")
+    return (rows - network.shift) * network.scale
 
 
-def _in_units(y: np.ndarray, of: Stack, on_sphere: bool) -> np.ndarray:
-    if on_sphere:
+def _in_units_of_X(y: np.ndarray, network: ScaledNetwork) -> np.ndarray:
+    """Return the row of X that the network sees as y."""
+    if network.normalises_inputs:
         y = y / np.linalg.norm(y)
-    spread = np.divide(1.0, of.scale, out=np.zeros_like(of.scale), where=of.scale != 0)
-    return of.shift + y * spread
+    scale = network.scale
+    return network.shift + y * np.divide(1.0, scale, out=np.zeros_like(scale), where=scale != 0)

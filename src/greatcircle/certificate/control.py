@@ -1,52 +1,58 @@
-"""The two conditions for which control theory wants the constant.
+"""Two conditions of control theory on the Lipschitz bound of a learned force.
 
-A controller that compensates a learned force f(x, u) is implicit in the control u: it solves
+A controller that compensates a learned force f(x, u) is implicit in the control u. It solves
 u = u₀ − B⁻¹ f(x, u) by a fixed-point iteration, which contracts if ‖B⁻¹‖ L_u < 1 (`contraction`).
-What is left of the force, and what changes while the loop waits for the next control, keep the
-tracking error from vanishing; how large it can stay is the `ultimate_bound`. Both are derived in
-`docs/control.md`, after Shi et al. 2019 (Neural Lander).
+Because of the model's residual error and the change of the force until the next control, the
+tracking error does not vanish; `ultimate_bound` limits how large it can remain. `docs/control.md`
+derives both, after Shi et al. 2019 (Neural Lander).
 """
 
 import math
 from dataclasses import dataclass
 from numbers import Real
 
-from greatcircle.certificate import Certificate
+from greatcircle.certificate.proof import Certificate
+
+__all__ = ["Contraction", "UltimateBound", "contraction", "ultimate_bound"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """How fast u ← u₀ − B⁻¹ f(x, u) forgets where it started.
+    """Convergence of the iteration u ← u₀ − B⁻¹ f(x, u).
 
     Parameters
     ----------
     rate
-        ‖B⁻¹‖ L_u: each iteration multiplies the distance to the solution by this at most.
+        ‖B⁻¹‖ L_u: each iteration multiplies the distance to the solution by at most this.
     """
 
     rate: float
 
     @property
     def holds(self) -> bool:
-        """Whether there is one solution, and the iteration finds it."""
+        """Whether there is exactly one solution and the iteration converges to it."""
         return self.rate < 1
 
     def iterations(self, first_change: float, tolerance: float) -> int:
-        """How many iterations make sure of an error of `tolerance`.
+        """Return how many iterations guarantee an error of at most `tolerance`.
 
         Parameters
         ----------
         first_change
             ‖u₁ − u₀‖, or a bound on it.
         tolerance
-            Largest ‖u_k − u*‖ wanted. Banach: it is at most rateᵏ / (1 − rate) · first_change.
+            Largest ‖u_k − u*‖ allowed, which is at most rateᵏ / (1 − rate) · first_change (Banach).
         """
         _positive("first_change", first_change)
         _positive("tolerance", tolerance)
         if not self.holds:
             raise ValueError(
-                f"the iteration need not converge: its rate is {self.rate:.4g}; train with a "
-                "smaller lipschitz, or use a smaller gain"
+                f"the iteration need not converge: its rate is {self.rate:.4g}; expected a rate "
+                "below 1: train with a smaller lipschitz, or use a smaller gain"
             )
         needed = tolerance * (1 - self.rate) / first_change
         return 0 if needed >= 1 or self.rate == 0 else math.ceil(math.log(needed, self.rate))
@@ -54,16 +60,16 @@ class Contraction:
 
 @dataclass(frozen=True)
 class UltimateBound:
-    """Where the tracking error ends, and how fast it gets there.
+    """Bounds on the tracking error as time goes to infinity, and its rate of decay.
 
     Parameters
     ----------
     composite
-        Largest ‖s‖ = ‖ė + Λe‖ that can stay.
+        Bound on ‖s‖ = ‖ė + Λe‖.
     position
-        Largest ‖e‖ that can stay.
+        Bound on ‖e‖.
     velocity
-        Largest ‖ė‖ that can stay.
+        Bound on ‖ė‖.
     decay
         ‖s‖ falls to `composite` at least as fast as exp(−decay · t).
     """
@@ -75,15 +81,15 @@ class UltimateBound:
 
 
 def contraction(gain: float, bound: float | Certificate) -> Contraction:
-    """Contraction of the fixed-point iteration of a controller that is implicit in the control.
+    """Return how the fixed-point iteration of a controller that is implicit in u contracts.
 
     Parameters
     ----------
     gain
-        ‖B⁻¹‖, how much control a unit of force asks for: controls per newton.
+        ‖B⁻¹‖, the control that one unit of force needs: units of control per newton.
     bound
         Lipschitz bound of the force in the control, newtons per unit of control:
-        `certificate.tight(model, inputs=[...])` for the block of controls.
+        `certificate.tight(model, inputs=[...])` for the group of controls.
 
     Examples
     --------
@@ -103,9 +109,9 @@ def ultimate_bound(
     mass: float,
     change: float = 0.0,
 ) -> UltimateBound:
-    """Bound on the tracking error of a tracking controller with a learned force.
+    """Return bounds on the tracking error of a controller that compensates a learned force.
 
-    For m ṡ = −K s + ε with s = ė + Λ e, where the force that is not compensated is at most
+    For m ṡ = −K s + ε with s = ė + Λ e, where the force that is not compensated has the bound
     ‖ε‖ ≤ model_error + bound · change · ‖s‖.
 
     Parameters
@@ -113,7 +119,7 @@ def ultimate_bound(
     bound
         Lipschitz bound of the force in the control.
     model_error
-        Largest ‖force − model‖ on the way, disturbances included, in newtons.
+        Largest ‖force − model‖ along the trajectory, disturbances included, in newtons.
     damping
         λ_min(K), in newtons per (metre per second).
     stiffness
@@ -121,27 +127,27 @@ def ultimate_bound(
     mass
         In kilograms.
     change
-        ρ with ‖u_k − u_{k−1}‖ ≤ ρ‖s‖: how much the control may change while the force is computed
-        with the last one.
+        ρ with ‖u_k − u_{k−1}‖ ≤ ρ‖s‖: how much the control can change while the force is computed
+        from the previous one.
     """
     _positive("damping", damping)
     _positive("stiffness", stiffness)
     _positive("mass", mass)
     for name, value in (("model_error", model_error), ("change", change)):
         if not isinstance(value, Real) or not 0 <= float(value) < math.inf:
-            raise ValueError(f"{name} is {value!r}; expected a number that is not negative")
-    left = damping - _value(bound) * change
-    if left <= 0:
+            raise ValueError(f"{name} is {value!r}; expected a non-negative finite number")
+    net_damping = damping - _value(bound) * change
+    if net_damping <= 0:
         raise ValueError(
             f"damping is {damping:g}, and bound · change is {_value(bound) * change:.4g}; "
-            "damping must be larger: raise it, or train with a smaller lipschitz"
+            "damping must be larger than that: raise it, or train with a smaller lipschitz"
         )
-    composite = model_error / left
+    composite = model_error / net_damping
     return UltimateBound(
         composite=composite,
         position=composite / stiffness,
         velocity=2 * composite,
-        decay=left / mass,
+        decay=net_damping / mass,
     )
 
 

@@ -1,8 +1,8 @@
 """Check a certificate against a fitted model or the matrices of a network.
 
-`proof.flaw` checks the proof itself. Given a model, everything else that the certificate says is
-compared with the model: units, activation, and where the bound holds. Given matrices, these cannot
-be known, and the verdict lists them.
+`proof.find_flaw` checks the proof. For a model, all other fields of the certificate are compared
+with the model: units, activation, and where the bound holds. Matrices alone do not contain
+them, so the verdict lists them as taken on trust.
 """
 
 from collections.abc import Sequence
@@ -12,27 +12,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.certificate.proof import Certificate, flaw
-from greatcircle.certificate.stack import in_out, stack
-from greatcircle.network.activations import ACTIVATIONS
+from greatcircle.certificate.proof import Certificate, find_flaw
+from greatcircle.certificate.scaled_network import (
+    FittedModel,
+    as_scaled_network,
+    checked_matrices,
+    find_model,
+)
+from greatcircle.network.activations.builtin import ACTIVATIONS
 
-UNKNOWN = ("units (scale, gain, inputs)", "activation (slopes)")
-"""What matrices alone do not say."""
+__all__ = ["Verdict", "verify"]
 
-DECLARED = ("slopes that a user declared for the activation",)
+UNKNOWN_FROM_MATRICES = ("units (scale, gain, inputs)", "activation (slopes)")
+"""What matrices alone do not tell."""
+
+DECLARED_SLOPES = ("slopes that a user declared for the activation",)
 """What a model states but cannot prove."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a certificate proves its bound, and why not; false in an `if` where it does not.
+    """Whether a certificate proves its bound, and if not, why. Its truth value is the answer.
 
     Parameters
     ----------
     reason
-        What is wrong; empty where the proof holds.
+        Why the proof fails; empty if it holds.
     trusted
-        What the certificate says and could not be checked.
+        What the certificate states and could not be checked.
     """
 
     reason: str
@@ -59,19 +66,19 @@ def verify(
     Parameters
     ----------
     certificate
-        What to check.
+        The certificate to check.
     weights
         A fitted model, with which every field of the certificate is compared, or the matrices of a
         network.
     biases
-        Biases of the layers, where matrices are given and the certificate was made with biases.
+        Biases of the layers, for matrices, if the certificate was made with biases.
     orientation
         As for `tight`.
 
     Returns
     -------
     Verdict
-        True or false in an `if`; printed, it says why, and what was taken on trust.
+        True or false in an `if`. Printed, it says why, and what was taken on trust.
 
     Examples
     --------
@@ -89,37 +96,39 @@ def verify(
             f"certificate is a {type(certificate).__name__}; expected a Certificate: "
             "verify(certificate, model)"
         )
-    model, trusted = (weights, ()) if hasattr(weights, "layers") else (None, UNKNOWN)
+    model = find_model(weights)
+    trusted = UNKNOWN_FROM_MATRICES
     try:
         if model is None:
-            weights = in_out(weights, orientation or "in-out")
+            reason = find_flaw(
+                certificate, checked_matrices(weights, orientation or "in-out"), biases
+            )
         else:
-            weights, biases = model.layers()
-            trusted = DECLARED if model.network_.activation.declared else ()
-        reason = flaw(certificate, weights, biases)
-        if model is not None and not reason:
-            reason = _difference(certificate, model)
+            trusted = DECLARED_SLOPES if model.activation.declared else ()
+            reason = find_flaw(certificate, model.matrices, model.biases)
+            reason = reason or _difference(certificate, model)
     except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
         reason = f"its fields or the weights are not of the right kind ({error})"
     return Verdict(reason, trusted)
 
 
-def _difference(certificate: Certificate, model: Any) -> str:
-    """Name the first field that contradicts the model; an empty text if there is none."""
-    of = stack(model, inputs=certificate.inputs, at_least=certificate.at_least)
-    activation, box = of.activation, certificate.box
-    expected = of.certificate(0.0, "", (), ())
-    if not _equal(certificate.scale, expected.scale):
+def _difference(certificate: Certificate, model: FittedModel) -> str:
+    """Return which field contradicts the model, or an empty string."""
+    network = as_scaled_network(
+        model, inputs=certificate.inputs, min_input_norm=certificate.min_input_norm
+    )
+    if not _equal(certificate.scale, network.input_factors):
         return "its scale is not what the model multiplies its inputs by"
-    if certificate.gain != expected.gain:
-        return f"its gain is {certificate.gain!r} and the model's is {expected.gain!r}"
-    if certificate.declared != expected.declared:
+    if certificate.gain != network.gain:
+        return f"its gain is {certificate.gain!r} and the model's is {network.gain!r}"
+    if certificate.declared != network.activation.declared:
         return "it does not say whether the slopes of the activation were declared by a user"
-    if certificate.at_least != of.at_least:
+    if certificate.min_input_norm != network.min_input_norm:
         return "it does not say for which ‖x‖ it holds"
+    box, activation = certificate.box, network.activation
     if box is not None:
         known = ACTIVATIONS.get(box.activation) is activation
-        same = _equal(box.shift, of.shift) and _equal(box.scale, of.scale)
+        same = _equal(box.shift, network.shift) and _equal(box.scale, network.scale)
         return "" if known and same else "its box is for another scaling or activation"
     low, high = activation.slopes
     covered = all(

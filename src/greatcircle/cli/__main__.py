@@ -1,6 +1,8 @@
-"""`python -m greatcircle.cli` is the command `greatcircle`."""
+"""Run the command line as `python -m greatcircle.cli`."""
 
 from greatcircle.cli import command
+
+__all__: list[str] = []
 
 if __name__ == "__main__":
     command()

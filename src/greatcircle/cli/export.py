@@ -1,4 +1,4 @@
-"""`greatcircle export`: a stored model to where it will run."""
+"""`greatcircle export`: convert a model file to C, ONNX, CasADi, PyTorch or NumPy."""
 
 import argparse
 from pathlib import Path
@@ -7,18 +7,18 @@ from rich.console import Console
 
 from greatcircle.cli import output
 
-# Everything that needs JAX is imported where it is used: `export --help` answers at once.
+__all__ = ["DTYPES", "SUFFIXES", "add_arguments", "run"]
 
 SUFFIXES = {"c": ".c", "onnx": ".onnx", "casadi": ".casadi", "torch": ".py", "numpy": ".py"}
 DTYPES = ("float64", "float32")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command."""
+    """Add the options of the command."""
     parser.description = (
-        "Turn a model that `greatcircle fit` has written into code or a graph that needs nothing\n"
-        "of this library. The scaling is inside, and the Lipschitz bound is proved again for the\n"
-        "numbers of the file. A classifier exports its logits."
+        "Convert a model file written by `greatcircle fit` to code or a graph that does not need\n"
+        "this library. The scaling is included, and the Lipschitz bound is proved again for the\n"
+        "numbers in the file. A classifier exports its logits."
     )
     parser.epilog = (
         "examples:\n"
@@ -29,32 +29,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add = parser.add_argument
     add("model", type=Path, help="a model.safetensors")
-    add("--to", choices=tuple(SUFFIXES), help="default: what the ending of --out says")
-    add("--out", type=Path, metavar="FILE", help="default: beside the model, under its name")
-    add("--dtype", choices=DTYPES, default="float64", help="what the file computes in")
-    add("--name", help="what functions and classes are called (default: made of the file's name)")
-    add("--jacobian", action="store_true", help="ONNX: a second output; the others have it anyway")
+    add("--to", choices=tuple(SUFFIXES), help="format (default: by the ending of --out)")
+    add("--out", type=Path, metavar="FILE", help="default: the model's name with another ending")
+    add("--dtype", choices=DTYPES, default="float64", help="type of the arithmetic in the file")
+    add("--name", help="name of functions and classes (default: from the name of the file)")
+    add(
+        "--jacobian",
+        action="store_true",
+        help="add the Jacobian as a second output to ONNX; the other formats always have it",
+    )
     add("--units", nargs="+", metavar="NAME=UNIT", help="units of inputs and outputs, as comments")
     output.add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load, export, say what was written."""
+    """Load the model, export it, and print the files written."""
     if options.to is None and options.out is None:
         raise ValueError(
-            f"neither --to nor --out is given; expected the format, --to {'|'.join(SUFFIXES)}, or "
-            "a file whose ending says it"
+            f"neither --to nor --out is given; expected a format, --to {'|'.join(SUFFIXES)}, or "
+            "a file with the ending of one, --out force.c"
         )
-    output.check_model(options.model)
-    units = _units(options.units)
-    path: Path = options.out
-    if path is None:
-        path = options.model.with_suffix(SUFFIXES[options.to])
-    output.check_writable(path.parent)
-    from greatcircle import storage
+    units = _parse_units(options.units)
+    path = options.out or options.model.with_suffix(SUFFIXES[str(options.to)])
+    model = output.load_model(options.model)
+    output.check_folder(path.parent)
+    from greatcircle.export import export
 
-    model = storage.load(options.model)
-    written = model.export(
+    written = export(
+        model,
         path,
         to=options.to,
         dtype=options.dtype,
@@ -62,19 +64,19 @@ def run(options: argparse.Namespace) -> int:
         jacobian=options.jacobian,
         units=units,
     )
-    output.say_written(Console(stderr=True), written)
+    output.print_written(Console(stderr=True), written)
     if options.json:
         output.print_json(
             {
                 "files": [str(file) for file in written],
-                "lipschitz": model.certificate_.value,
-                "model_sha256": model.certificate_.digest,
+                "lipschitz": model.certificate.value,
+                "model_sha256": model.certificate.digest,
             }
         )
     return 0
 
 
-def _units(given: list[str] | None) -> dict[str, str] | None:
+def _parse_units(given: list[str] | None) -> dict[str, str] | None:
     if given is None:
         return None
     pairs = [entry.rpartition("=") for entry in given]

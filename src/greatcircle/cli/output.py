@@ -1,17 +1,16 @@
-"""Options, checks and printing that the commands share.
+"""Options, checks, tables and messages that the commands share.
 
-Text that comes from the user (names of columns, labels, paths) is printed as it is. Rich would read
-`[bold]` as a style and `:smile:` as a picture, so `table` and `say` give it `Text`.
+Text from the user (names of columns, labels, paths) is printed unchanged: rich would interpret
+`[bold]` as a style and `:smile:` as an emoji, so `table` and `print_plain` pass it as `Text`.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -19,9 +18,31 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
-LARGEST = 2**31 - 1
+from greatcircle._runtime.extras import require
+
+if TYPE_CHECKING:
+    from greatcircle.model import Model
+
+__all__ = [
+    "add_json",
+    "check_folder",
+    "check_integer",
+    "check_seed",
+    "json_bytes",
+    "load_model",
+    "message",
+    "print_json",
+    "print_plain",
+    "print_text",
+    "print_written",
+    "progress_bars",
+    "require_app",
+    "table",
+]
+
+LARGEST_INTEGER = 2**31 - 1
 LARGEST_SEED = 2**32 - 1
-"""The largest seed that NumPy takes."""
+"""The largest seed that NumPy accepts."""
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -33,52 +54,69 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_whole(name: str, value: int | None, least: int, most: int = LARGEST) -> None:
-    """Reject a whole number that is given and out of range."""
-    if value is not None and not least <= value <= most:
-        allowed = f"of at least {least}" if value < least else f"from {least} to {most}"
-        raise ValueError(f"--{name} is {value}; expected a whole number {allowed}")
+def check_integer(
+    name: str, value: int | None, minimum: int, maximum: int = LARGEST_INTEGER
+) -> None:
+    """Reject the value of an option that is out of range; None is accepted."""
+    if value is not None and not minimum <= value <= maximum:
+        valid = f"of at least {minimum}" if value < minimum else f"from {minimum} to {maximum}"
+        raise ValueError(f"--{name} is {value}; expected a whole number {valid}")
 
 
 def check_seed(seed: int) -> None:
     """Reject a seed that NumPy would reject."""
-    check_whole("seed", seed, 0, LARGEST_SEED)
+    check_integer("seed", seed, 0, LARGEST_SEED)
 
 
-def check_model(path: Path) -> None:
-    """Reject the path of a model that is not there."""
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"file not found: {path}; expected a model that `greatcircle fit` wrote"
-        )
-
-
-def check_writable(folder: Path) -> None:
-    """Fail now, not after training."""
+def check_folder(folder: Path) -> None:
+    """Create the output folder and check that it is writable, before any long computation."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise ValueError(
-            f"--out is {folder}; expected a folder that can be written ({error.strerror})"
+            f"--out is {folder}; expected a writable folder ({error.strerror})"
         ) from None
 
 
-def bars(messages: Console, *more: ProgressColumn) -> Progress:
-    """Progress bars: description, bar, how many of how many, and then more columns."""
+def require_app(*packages: str) -> None:
+    """Check that packages of the extra [app] are installed, before any long computation."""
+    for package in packages:
+        require(package, "app", "this command")
+
+
+def load_model(path: Path) -> "Model":
+    """Read a model file."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"file not found: {path}; expected a model file written by `greatcircle fit`"
+        )
+    from greatcircle import storage
+
+    return storage.load(path)
+
+
+def progress_bars(messages: Console, *columns: ProgressColumn) -> Progress:
+    """Return progress bars with a description, a count and further columns."""
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        *more,
+        *columns,
         console=messages,
     )
 
 
-def table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Make a table of plain text, the first column left-aligned and the others right-aligned."""
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def table(
+    headings: Iterable[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    caption: str | None = None,
+) -> Table:
+    """Return a table of plain text, the first column aligned left and the others right."""
+    made = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, pad_edge=False)
     for index, heading in enumerate(headings):
         made.add_column(Text(heading), justify="right" if index else "left", no_wrap=True)
     for row in rows:
@@ -86,35 +124,37 @@ def table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> Table:
     return made
 
 
-def say(console: Console, words: str) -> None:
-    """Print plain text; lines are not broken."""
-    console.print(Text(words), soft_wrap=True)
+def print_plain(console: Console, text: str) -> None:
+    """Print plain text without breaking lines."""
+    console.print(Text(text), soft_wrap=True)
 
 
-def print_text(words: str) -> None:
-    """Print on standard output, to its end: a full disk is an error here, not when Python ends."""
-    with naming("standard output"):
-        sys.stdout.write(words)
+def message(messages: Console, text: str) -> None:
+    """Print a message of the program on standard error."""
+    print_plain(messages, f"greatcircle: {text}")
+
+
+def print_text(text: str) -> None:
+    """Print on standard output and flush it, so that a full disk is an error here, not at exit."""
+    try:
+        sys.stdout.write(text)
         sys.stdout.flush()
+    except OSError as error:  # a full disk, for example, is reported without a name
+        error.filename = error.filename or "standard output"
+        raise
 
 
-def print_json(results: Any) -> None:
+def print_json(results: Mapping[str, Any]) -> None:
     """Print results as JSON on standard output."""
     print_text(json.dumps(results, indent=2) + "\n")
 
 
-def say_written(messages: Console, paths: Iterable[Path]) -> None:
+def json_bytes(results: Mapping[str, Any]) -> bytes:
+    """Return the content of `results.json`."""
+    return (json.dumps(results, indent=2, allow_nan=False) + "\n").encode("utf-8")
+
+
+def print_written(messages: Console, paths: Iterable[Path]) -> None:
     """Print the files written, one line each."""
     for path in paths:
-        say(messages, f"wrote {path}")
-
-
-@contextmanager
-def naming(place: object) -> Iterator[None]:
-    """Name the file in errors of the operating system that do not, such as a full disk."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(place)
-        raise
+        print_plain(messages, f"wrote {path}")

@@ -1,26 +1,31 @@
-"""`greatcircle predict`: a stored model on new rows."""
+"""`greatcircle predict`: apply a model file to the rows of a table."""
 
 import argparse
 import gzip
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from greatcircle.cli import output
 
-# Everything that needs JAX is imported where it is used: `predict --help` answers at once.
+# Imported where they are used: `predict --help` answers at once.
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+
+    from greatcircle.model import Model
+
+__all__ = ["add_arguments", "run"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the command."""
+    """Add the options of the command."""
     parser.description = (
-        "Apply a model that `greatcircle fit` has written to the rows of a CSV or Parquet file.\n"
-        "The columns are found by their names; other columns are ignored. A classifier also\n"
-        "gives the probability of each class."
+        "Apply a model file written by `greatcircle fit` to the rows of a CSV or Parquet file.\n"
+        "Columns are found by name; other columns are ignored. A classifier also returns the\n"
+        "probability of each class."
     )
     parser.epilog = (
         "examples:\n"
@@ -40,25 +45,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load, read, predict, write."""
+    """Load the model, read the rows, and write or print the predictions."""
+    output.require_app("polars")
     from greatcircle.data import files
 
     if options.out is not None:
         files.check_name(options.out)
-        output.check_writable(options.out.parent)
-    output.check_model(options.model)
+        output.check_folder(options.out.parent)
     if options.data.suffix == ".safetensors":
         raise ValueError(
             f"the second argument is {options.data}; expected the model first, then the table: "
             "greatcircle predict MODEL DATA"
         )
-    from greatcircle import storage
-
-    model: Any = storage.load(options.model)
-    predictions = _predicted(model, _inputs(model, options.data))
+    model = output.load_model(options.model)
+    inputs = files.read_inputs(options.data, model.feature_names, model.sizes[0])
+    predictions = _predictions(model, inputs)
     if options.out is not None:
         _write(predictions, options.out)
-        output.say_written(Console(stderr=True), [options.out])
+        output.print_written(Console(stderr=True), [options.out])
     if options.json:
         output.print_json(
             {"rows": len(predictions), "predictions": predictions.to_dict(as_series=False)}
@@ -68,42 +72,21 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _inputs(model: Any, path: Path) -> "pl.DataFrame | Any":
-    """Take the model's columns, by name; by position if it was trained without names."""
-    import polars as pl
-
-    from greatcircle.data import files
-
-    table = files.frame(path)
-    names = getattr(model, "feature_names_in_", None)
-    if names is not None:
-        found = files.find(table, list(names), path)
-        columns = files.numbers(table, found, path)
-        return pl.DataFrame({name: columns[f] for name, f in zip(names, found, strict=True)})
-    named = [name for name in table.columns if not files.is_unnamed(name)]
-    if len(named) != model.n_features_in_:
-        raise ValueError(
-            f"{path} has {len(named)} columns with a name; the model was trained on an array "
-            f"without names, so expected its {model.n_features_in_} columns in order and no others"
-        )
-    return pl.DataFrame(files.numbers(table, named, path)).to_numpy()
-
-
-def _predicted(model: Any, inputs: Any) -> "pl.DataFrame":
-    """Targets under their names; of a classifier also the probability of each class."""
+def _predictions(model: "Model", inputs: "np.ndarray") -> "pl.DataFrame":
+    """Return the predicted targets and, for a classifier, the probability of each class."""
     import polars as pl
 
     values = model.predict(inputs)
     columns = list(values.reshape(len(values), -1).T)
-    names = list(getattr(model, "target_names_", ()) or (f"y{i}" for i in range(len(columns))))
-    if hasattr(model, "classes_"):
+    names = list(model.target_names or (f"y{i}" for i in range(len(columns))))
+    if model.classes is not None:
         columns += list(model.predict_proba(inputs).T)
-        names += [f"probability_{label}" for label in model.classes_]
+        names += [f"probability_{label}" for label in model.classes]
     return pl.DataFrame(dict(zip(_distinct(names), columns, strict=True)))
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Make names differ: one that was there before gets a number, as in y, y_2."""
+    """Number repeated names, as in y, y_2."""
     distinct: dict[str, None] = {}
     for name in names:
         new, copies = name, 1
@@ -115,14 +98,14 @@ def _distinct(names: list[str]) -> list[str]:
 
 
 def _write(predictions: "pl.DataFrame", path: Path) -> None:
-    """Write the whole file at once, or leave the old one as it is."""
-    from greatcircle._runtime import container as sealed
+    """Write the complete file, or leave an existing one as it is."""
+    from greatcircle._runtime.atomic import atomic_write, writable_path
 
     name, data = path.name.lower(), io.BytesIO()
     if name.endswith(".parquet"):
         predictions.write_parquet(data)
     else:
         predictions.write_csv(data)
-    whole = data.getvalue()
-    packed = gzip.compress(whole, mtime=0) if name.endswith(".gz") else whole
-    sealed.write(sealed.place(path), packed)
+    content = data.getvalue()
+    packed = gzip.compress(content, mtime=0) if name.endswith(".gz") else content
+    atomic_write(writable_path(path), packed)

@@ -1,19 +1,20 @@
-"""Ctrl-C (SIGINT) and SIGTERM: what the first and the second signal do, for every command.
+"""Handling of Ctrl-C (SIGINT) and SIGTERM: what the first and the second signal do.
 
 Python's default handler raises KeyboardInterrupt wherever the main thread happens to be. Inside a
-callback of garbage collection, which JAX has, that exception is printed and lost; between two files
-it leaves half a result. So `fit` is not interrupted by an exception. A thread receives the signals,
-also while the main thread is inside compiled code, and acts on the phase of the command:
+garbage collection callback, which JAX installs, that exception is printed and lost; between two
+files it would leave half a result. So `fit` is not interrupted by an exception. A thread receives
+the signals, also while the main thread is inside compiled code, and acts on the phase of the
+command:
 
 | phase | on the first signal |
 |---|---|
-| `STARTING` | the process ends; nothing was learnt or written |
+| `STARTING` | the process exits; nothing was learnt or written |
 | `RUNNING` | KeyboardInterrupt in the main thread, for commands other than `fit` |
 | `TRAINING` | training ends after its iteration, then results are written |
 | `WRITING` | results are written |
-| `DONE` | the process ends; everything is written |
+| `DONE` | the process exits; everything is written |
 
-A second signal ends the process in every phase. Inside `held()` both wait.
+A second signal exits the process in every phase. Within `deferred()` both wait.
 """
 
 import contextlib
@@ -26,6 +27,8 @@ import time
 from enum import Enum, auto
 from types import FrameType
 from typing import Any
+
+__all__ = ["Handler", "Phase", "handler"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -46,36 +49,36 @@ _ON_FIRST = {
     Phase.WRITING: "interrupted: results are being written; press Ctrl-C again to quit at once, "
     "without results",
 }
-_AT_THE_END = {
+_ON_EXIT = {
     Phase.RUNNING: "interrupted",
     Phase.DONE: "interrupted; all results were already written",
 }
 _SWALLOWED = 0
-"""A byte that is no signal's number."""
+"""A byte that is not the number of a signal."""
 
 
 class Handler:
-    """Receives the signals of this process, once installed; until then phases do nothing."""
+    """Receive the signals of this process, once installed; before, phases have no effect."""
 
     def __init__(self) -> None:
         self.phase = Phase.STARTING
         self.number = 0
-        """Of the first signal; 0 if there was none."""
+        """Number of the first signal; 0 without one."""
         self.stopped_training = False
         self._count = 0
         self._raised = False
         self._own = 0
-        """Signals on their way that this object has sent itself."""
+        """Number of signals that this object sent itself and has not yet received."""
         self._lock = threading.RLock()
 
     @property
     def exit_code(self) -> int:
-        """As a shell counts it, 128 and the signal's number; 0 without a signal."""
+        """128 plus the signal's number, as in a shell; 0 without a signal."""
         return 128 + self.number if self.number else 0
 
     @property
     def name(self) -> str:
-        """Of the first signal."""
+        """Name of the first signal."""
         return signal.Signals(self.number).name
 
     def install(self) -> None:
@@ -90,7 +93,7 @@ class Handler:
                 signal.signal(number, self._handle)
 
     def ignore(self) -> None:
-        """Let the interpreter shut down undisturbed."""
+        """Ignore signals while the interpreter shuts down."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
@@ -99,12 +102,12 @@ class Handler:
         with self._lock:
             self.phase = phase
 
-    def held(self) -> contextlib.AbstractContextManager[Any]:
-        """Keep signals waiting, for a short step that must not be cut in two."""
+    def deferred(self) -> contextlib.AbstractContextManager[Any]:
+        """Defer signals during a short step that must not be interrupted."""
         return self._lock
 
     def end_training(self, _record: object) -> bool:
-        """Report whether training must end; a callback of an estimator, called each iteration."""
+        """Return whether training must end; an estimator calls this after each iteration."""
         self.enter(Phase.TRAINING)
         self.stopped_training = self.number != 0
         return self.stopped_training
@@ -140,23 +143,23 @@ class Handler:
             if self._count > 1 or self.phase in (Phase.STARTING, Phase.DONE):
                 self._quit(number)
             if self.phase is Phase.RUNNING and not self._raised:
-                self._interrupt_main_thread()  # which may have seen it while still STARTING
-            if words := _ON_FIRST.get(self.phase):
+                self._interrupt_main_thread()  # it may have handled the signal in STARTING
+            if text := _ON_FIRST.get(self.phase):
                 with contextlib.suppress(OSError, ValueError):
-                    print(f"greatcircle: {words}", file=sys.stderr, flush=True)
+                    print(f"greatcircle: {text}", file=sys.stderr, flush=True)
 
     def _interrupt_main_thread(self) -> None:
         self._own += 1
-        # To that thread, because only then its waiting for a lock ends.
+        # A signal to that thread also interrupts its waiting for a lock.
         signal.pthread_kill(threading.main_thread().ident or 0, self.number)
 
     def _quit(self, number: int) -> None:
-        """End the process from this thread: the main thread may be busy for long."""
-        words = _AT_THE_END.get(self.phase, "interrupted; nothing was written")
-        # A progress bar has hidden the cursor, and stands on the last line.
+        """Exit the process from this thread: the main thread may be busy for a long time."""
+        text = _ON_EXIT.get(self.phase, "interrupted; nothing was written")
+        # A progress bar hides the cursor and occupies the last line.
         show_cursor = "\x1b[?25h\n" if os.isatty(2) else ""
         try:
-            os.write(2, f"{show_cursor}greatcircle: {words}\n".encode())
+            os.write(2, f"{show_cursor}greatcircle: {text}\n".encode())
             if "multiprocessing" in sys.modules:
                 for child in sys.modules["multiprocessing"].active_children():
                     child.terminate()

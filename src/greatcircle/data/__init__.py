@@ -1,3 +1,3 @@
-"""Tables, files, streams, splits, checked rows and scaling of data."""
+"""Tables, files, sources of batches, splits, validation and scaling of data."""
 
 __all__: list[str] = []

@@ -1,42 +1,45 @@
-"""Inputs and targets to the problem that is trained, and exactly back.
+"""Scaling of inputs and targets between the units of the data and those of the network.
 
-A scaling is fitted on the training part alone and then applied to any data. It carries the factors
-that it puts on the network's Lipschitz bound. Three of them:
+A scaling is fitted on the training part only and then applied to any data. It also converts the
+Lipschitz bound of the network to the units of the data. There are three scalings:
 
-| scaling | inputs | the bound holds |
+| name | inputs | the bound holds |
 |---|---|---|
 | "paper" | each row to norm one (Algorithm 1) | per unit of x/‖x‖ |
-| "standard" | each column to mean zero and variance one, all by one divisor | everywhere |
-| "max" | everything divided by the largest norm of a row | everywhere |
+| "standard" | each column to mean zero and variance one, then all by one divisor | everywhere |
+| "max" | all divided by the largest norm of a row | everywhere |
 
-Everything here is NumPy float64: it runs once.
+All computations are in NumPy float64.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from greatcircle.data.rows import checked_share, pieces, row_norms, unit_rows
+from greatcircle.data.checks import normalised_weights
+from greatcircle.data.rows import chunks, row_norms, unit_rows
+
+__all__ = ["SCALINGS", "Scaling"]
 
 SCALINGS = ("paper", "standard", "max")
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How data become the network's data: (x − shift) / spread / divisor, and the targets' factor.
+    """Scaling of inputs by (x − shift) / spread / divisor, and of targets by a shift and a factor.
 
     Parameters
     ----------
     name
         One of `SCALINGS`.
     shift, spread
-        Of each input column.
+        Mean and standard deviation of each input column; zeros and ones where not used.
     divisor
-        Of all inputs.
+        Divisor of all inputs.
     target_shift
-        Subtracted from the targets: a bias of the output, which costs no Lipschitz constant.
+        Subtracted from the targets: a bias of the output, which does not change the bound.
     factor
-        What the targets are then multiplied by.
+        The targets are then multiplied by it.
     """
 
     name: str
@@ -56,53 +59,53 @@ class Scaling:
         centred: bool = False,
         sample_weight: np.ndarray | None = None,
     ) -> "Scaling":
-        """From the training part. Rows of weight zero do not count; `factor` is left at one.
+        """Fit a scaling on the training part, ignoring rows of weight zero; `factor` is one.
 
         Parameters
         ----------
         name
             One of `SCALINGS`.
         inputs, targets
-            Rows in their own units.
+            Rows in the units of the data.
         centred
-            Whether the mean of the targets is taken off.
+            Whether to subtract the mean of the targets.
         sample_weight
             Weight of each row.
         """
         if name not in SCALINGS:
             raise ValueError(f"scaling is {name!r}; expected one of {', '.join(SCALINGS)}")
-        share = checked_share(sample_weight, len(inputs))
+        weight = normalised_weights(sample_weight, len(inputs))
         columns = inputs.shape[1]
         shift, spread, divisor = np.zeros(columns), np.ones(columns), 1.0
         if name == "standard":
-            shift = share @ inputs
-            squares = (share[some] @ (inputs[some] - shift) ** 2 for some in pieces(len(inputs)))
+            shift = weight @ inputs
+            squares = (weight[some] @ (inputs[some] - shift) ** 2 for some in chunks(len(inputs)))
             deviation = np.sqrt(sum(squares))
-            # A column that does not vary, up to rounding, says nothing: the network never sees it.
+            # A column that is constant up to rounding has no information: the network ignores it.
             varies = deviation > 1e-12 * np.maximum(np.abs(shift), 1e-300)
             spread = np.where(varies, deviation, np.inf)
             divisor = float(np.sqrt(max(np.sum(varies), 1)))
         elif name == "max":
-            largest = float(np.max(row_norms(inputs[share > 0])))
+            largest = float(np.max(row_norms(inputs[weight > 0])))
             divisor = largest if largest > 0 else 1.0
-        middle = share @ targets if centred else np.zeros(targets.shape[1])
-        return cls(name, shift, spread, divisor, middle)
+        target_shift = weight @ targets if centred else np.zeros(targets.shape[1])
+        return cls(name, shift, spread, divisor, target_shift)
 
     def inputs(self, x: np.ndarray) -> np.ndarray:
-        """Rows in their own units to the network's; a row of norm zero stays zero."""
+        """Convert inputs to the units of the network; a row of norm zero stays zero."""
         x = np.asarray(x, np.float64)
         if self.name == "paper":
             return unit_rows(x)[0]
         x = x - self.shift
-        x /= self.spread * self.divisor  # in place: a second copy of many rows takes as long again
+        x /= self.spread * self.divisor  # in place: a second copy would take as long again
         return x
 
     def targets(self, y: np.ndarray) -> np.ndarray:
-        """Their own units to the network's."""
+        """Convert targets to the units of the network."""
         return (np.asarray(y, np.float64) - self.target_shift) * self.factor
 
     def outputs(self, f: np.ndarray) -> np.ndarray:
-        """The network's units back."""
+        """Convert outputs of the network to the units of the targets."""
         return np.asarray(f, np.float64) / self.factor + self.target_shift
 
     @property
@@ -112,18 +115,26 @@ class Scaling:
 
     @property
     def scale(self) -> np.ndarray:
-        """What each input is multiplied by; ones for "paper", per unit of x/‖x‖."""
+        """Factor of each input; ones for "paper", per unit of x/‖x‖."""
         return 1 / (self.spread * self.divisor)
 
     def bound(self, gain: float) -> float:
-        """Lipschitz bound in the units of the data of a network whose own bound is `gain`.
+        """Return the Lipschitz bound in the units of the data for a network with the bound `gain`.
 
         For "paper" it is per unit of x/‖x‖.
         """
         return gain / (self.divisor * float(np.min(self.spread)) * self.factor)
 
     def chained(self, jacobian: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Jacobians (rows, outputs, inputs) of the network at `inputs(x)`, in the data's units."""
+        """Convert Jacobians of the network at `inputs(x)` to the units of the data.
+
+        Parameters
+        ----------
+        jacobian
+            Derivatives in the units of the network, (rows, outputs, inputs).
+        x
+            The rows in the units of the data.
+        """
         jacobian = np.asarray(jacobian, np.float64) / self.factor
         if self.name != "paper":
             return jacobian / (self.spread * self.divisor)
@@ -133,5 +144,5 @@ class Scaling:
         return np.divide(across, size, out=np.zeros_like(across), where=size > 0)
 
     def standard_bound(self, gain: float) -> float:
-        """The same per standard deviation of the inputs, where the inputs are standardised."""
+        """Return the bound per standard deviation of the inputs, for the scaling "standard"."""
         return gain / (self.divisor * self.factor)

@@ -1,11 +1,18 @@
-"""Which rows train and which test."""
+"""Split rows into a training part and a test part, or into a training and a validation part."""
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
+
+from greatcircle.data.rows import Rows
+
+__all__ = ["SPLITS", "hold_out", "split"]
 
 SPLITS = ("random", "time")
 
-Rows = NDArray[np.intp]
+RowNumbers = NDArray[np.intp]
 
 
 def split(
@@ -15,22 +22,23 @@ def split(
     kind: str = "random",
     seed: int = 0,
     strata: NDArray[np.generic] | None = None,
-) -> tuple[Rows, Rows]:
-    """Rows to train on and rows to test on, each in the order of the table.
+) -> tuple[RowNumbers, RowNumbers]:
+    """Return the numbers of the rows to train on and of those to test on, each in order.
 
     Parameters
     ----------
     count : int
-        Rows in all.
+        Number of rows.
     fraction : float
-        Part that is for testing; both parts have at least one row.
+        Fraction of the rows to test on; both parts have at least one row.
     kind : str
-        "random", or "time": the last rows test, as for a series whose neighbours are alike.
+        "random", or "time": test on the last rows, for a time series whose neighbouring rows are
+        similar.
     seed : int
-        Of a random split.
+        Seed of a random split.
     strata : array, optional
-        Label of each row: a random split then takes its part of each label, and with a fraction
-        below one half no label with two rows or more is missing from the training part.
+        Label of each row. A random split then takes the same fraction of each label, and with a
+        fraction below one half every label with at least two rows is in the training part.
 
     Returns
     -------
@@ -50,19 +58,58 @@ def split(
     else:
         order = np.random.default_rng(seed).permutation(count)
         if strata is not None:
-            order = order[_spread(strata[order])]
+            order = order[_interleave(strata[order])]
     testing = min(max(round(fraction * count), 1), count - 1)
     return np.sort(order[: count - testing]), np.sort(order[count - testing :])
 
 
-def _spread(labels: NDArray[np.generic]) -> Rows:
-    """An order in which every stretch has each label about as often as the whole.
+def hold_out(
+    rows: Rows, fraction: float, strata: np.ndarray | None, seed: int
+) -> tuple[Rows, Rows]:
+    """Split rows into a training part and a validation part for early stopping.
 
-    The k-th of n rows with one label, counted from zero, goes to the place k / n: the first of
-    every label comes first.
+    Parameters
+    ----------
+    rows
+        The rows to split.
+    fraction
+        Fraction of the rows in the validation part.
+    strata
+        Label of each row, if both parts are to have all labels.
+    seed
+        Seed of the random split.
     """
-    place = np.empty(len(labels))
+    count = len(rows)
+    if count < 2:
+        raise ValueError("early_stopping needs at least two rows, one to train and one to validate")
+    try:
+        parts: Any = train_test_split(
+            np.arange(count), test_size=fraction, random_state=seed, stratify=strata
+        )
+    except ValueError as error:
+        raise ValueError(
+            f"early_stopping cannot hold out {fraction:g} of {count} rows with every class in both "
+            "parts; use more rows of each class, another validation_fraction, or "
+            "early_stopping=False"
+        ) from error
+    training, validation = (rows.take(part) for part in parts)
+    for name, part in (("training", training), ("validation", validation)):
+        if part.sample_weight is not None and not part.sample_weight.any():
+            raise ValueError(
+                f"early_stopping leaves only rows of zero weight in the {name} part; drop the rows "
+                "of zero weight, or use early_stopping=False"
+            )
+    return training, validation
+
+
+def _interleave(labels: NDArray[np.generic]) -> RowNumbers:
+    """Return an order in which every stretch has each label about as often as all rows.
+
+    Of n rows with one label, row k (from zero) gets the position k / n: the first rows of all
+    labels come first.
+    """
+    position = np.empty(len(labels))
     for label in np.unique(labels):
         rows = np.flatnonzero(labels == label)
-        place[rows] = np.arange(len(rows)) / len(rows)
-    return np.argsort(place, kind="stable")
+        position[rows] = np.arange(len(rows)) / len(rows)
+    return np.argsort(position, kind="stable")

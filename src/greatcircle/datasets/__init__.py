@@ -1,4 +1,4 @@
-"""Tables of flight data: an embedded generator, two public sets, and files of the user's own."""
+"""Tables of flight data: a generator and two public data sets; `read` for other files."""
 
 from greatcircle.data.files import read
 from greatcircle.data.table import Table

@@ -1,8 +1,8 @@
-"""Quadrotor flight near the ground, generated from first principles.
+"""Generate a quadrotor flight near the ground from first principles.
 
-The learning problem is that of Neural-Lander [1]_: which force acts on a quadrotor besides gravity
-and the thrust its motors nominally produce? Here the answer is known, because the flight is
-computed from it. Every row obeys Newton's law exactly,
+The learning problem is that of Neural-Lander [1]_: predict the force on a quadrotor besides gravity
+and the nominal thrust of its motors. Here this force is known, because the flight is computed from
+it. Every row satisfies Newton's law exactly,
 
     m a = m g + T b₃ + F(z, v, q, u),          T = c_T Σ uᵢ²,
 
@@ -18,7 +18,7 @@ uᵢ           motor speed / 8000 rpm
 c_T, ε       nominal thrust of one rotor at u = 1; relative error of that number
 G(z)         thrust in ground effect over thrust far from the ground, at the same motor speed
 d, d_z, k    rotor drag across and along the thrust axis; fuselage drag
-F            residual force, the quantity to be learned
+F            residual force, the quantity to learn
 ===========  ==================================================================================
 
 **Residual force.** F = T ((1 + ε) G(z) − 1) b₃ − d v⊥ − d_z v∥ − k ‖v‖ v, the sum of
@@ -26,27 +26,27 @@ F            residual force, the quantity to be learned
 * *ground effect*: the ground turns the wake aside, lowers the induced velocity and so raises the
   thrust. For one rotor of radius R, a source and its mirror image below the ground give
   G = 1 / (1 − (R / 4h)²) with h the height of the rotor plane [2]_. A quadrotor gains more than
-  one of its rotors would, since the wakes meet under the body, and (R / 4h)² is multiplied by a
-  coefficient ρ that belongs to the vehicle [3]_, [4]_. Here ρ = 4, which is the formula for a
+  a single rotor, since the wakes meet under the body: (R / 4h)² is multiplied by a coefficient ρ
+  of the vehicle [3]_, [4]_. Here ρ = 4, which is the formula for a
   single rotor with the area of all four. The legs keep the rotors well above the pole
-  h = √ρ R / 4: below the height at which the vehicle stands, G stays what it is there.
-* *rotor drag*, linear in the velocity and seen in the body frame: v∥ is the part of v along b₃,
+  h = √ρ R / 4: below the height at which the vehicle stands, G is constant.
+* *rotor drag*, linear in the velocity in the body frame: v∥ is the part of v along b₃,
   v⊥ the part across it. Blade flapping and induced drag lie in the rotor plane [5]_; along the
   axis a climbing rotor loses some thrust.
 * *fuselage drag*, quadratic in the speed.
-* *thrust mismatch*: the true thrust coefficient is (1 + ε) c_T, so that a part of F grows with
-  Σ uᵢ².
+* *thrust mismatch*: the true thrust coefficient is (1 + ε) c_T, so part of F is
+  proportional to Σ uᵢ².
 
 **Flight.** Position and yaw are sums of sinusoids of random frequency and phase: smooth, bounded,
-known with all derivatives, and independent of how many rows are asked for. The slowest sinusoid of
-the height carries most of the amplitude and takes the vehicle down to the ground and up again.
+known with all derivatives, and independent of the number of rows. The slowest sinusoid of the
+height has most of the amplitude: it takes the vehicle down to the ground and up again.
 
 **Attitude.** Quadrotors with drag are differentially flat in position and yaw [6]_. As d is the
 same in all directions across b₃, the thrust axis has a closed form: Newton's law splits into
 m (a − g) + d v + k ‖v‖ v, which must be parallel to b₃, and terms along b₃, which only change the
 thrust. To first order b₃ points along a − g; drag adds a degree or two. The quaternion is the
 shortest rotation that takes the vertical to b₃, after the yaw [7]_; its real part stays positive
-here, hence its sign is continuous.
+here, so its sign is continuous.
 
 **Motors.** The rotors produce the thrust and the moment J ω̇ + ω × J ω of the flown attitude. They
 also balance a centre of mass beside the centre of the rotors, a constant yaw trim, and buffeting
@@ -78,6 +78,20 @@ from numpy.typing import ArrayLike, NDArray
 
 from greatcircle.data.table import Table
 
+__all__ = [
+    "GRAVITY",
+    "INPUTS",
+    "RATE",
+    "TARGETS",
+    "VEHICLE",
+    "Quadrotor",
+    "generate",
+    "ground_gain",
+    "nominal_thrust",
+    "residual_force",
+    "thrust_axis",
+]
+
 Array = NDArray[np.float64]
 
 GRAVITY = 9.81  # m/s²
@@ -89,7 +103,7 @@ TARGETS = ("fx", "fy", "fz")
 
 @dataclass(frozen=True)
 class Quadrotor:
-    """Constants of a quadrotor of the Intel Aero's size, the vehicle of Neural-Lander."""
+    """Constants of a quadrotor of the size of the Intel Aero, the vehicle of Neural-Lander."""
 
     mass: float = 1.47  # kg
     inertia: tuple[float, float, float] = (0.012, 0.012, 0.020)  # kg m², about body x, y, z
@@ -105,26 +119,26 @@ class Quadrotor:
     axial_drag: float = 0.15  # N s/m, along the thrust axis
     fuselage_drag: float = 0.03  # N s²/m², ½ · air density · drag area
     mass_offset: tuple[float, float] = (-0.010, 0.002)  # m, centre of mass in the body, x and y
-    yaw_trim: float = 0.010  # N m, constant yaw moment asked of the rotors
+    yaw_trim: float = 0.010  # N m, constant yaw moment of the rotors
 
 
 VEHICLE = Quadrotor()
 
-# Signs of each rotor's place (x, y) and of its reaction torque about z, PX4's numbering.
+# Signs of each rotor's position (x, y) and of its reaction torque about z, PX4's numbering.
 _ROTOR_X = (1, -1, 1, -1)
 _ROTOR_Y = (-1, 1, 1, -1)
 _ROTOR_SPIN = (-1, -1, 1, 1)
 
 
 def generate(rows: int = 28_001, *, seed: int = 0, noise_variance: float = 0.2176) -> Table:
-    """Fly near the ground for `rows` samples at 100 Hz and record the residual force.
+    """Generate a flight near the ground of `rows` samples at 100 Hz, with the residual force.
 
     Parameters
     ----------
     rows : int
-        Number of rows. With the same seed a shorter table is the beginning of a longer one.
+        Number of rows. With the same seed, a shorter table is the beginning of a longer one.
     seed : int
-        Determines trajectory, buffeting and noise.
+        Seed of trajectory, buffeting and noise.
     noise_variance : float
         Variance in N² of the Gaussian noise on each axis of the force. The default is the residual
         that Neural-Lander's network left on the real flight; no model can have an RMS below
@@ -144,11 +158,11 @@ def generate(rows: int = 28_001, *, seed: int = 0, noise_variance: float = 0.217
     if not (np.isfinite(noise_variance) and noise_variance >= 0):
         raise ValueError(
             f"ground_effect.generate was given noise_variance={noise_variance}; expected a finite "
-            "variance in N² that is not negative: use 0 for forces without noise"
+            "non-negative variance in N²: use 0 for forces without noise"
         )
     rng = np.random.default_rng(seed)
-    # The plan takes a fixed number of draws and the noise comes last, row by row: this and the
-    # closed form of the flight make a shorter table the beginning of a longer one.
+    # The plan uses a fixed number of random draws, the flight has a closed form, and the noise is
+    # drawn last, row by row. So a shorter table is the beginning of a longer one.
     plan = _draw_plan(rng)
     # One sample before and one after, for central differences of the attitude.
     time = np.arange(-1, rows + 1) / RATE
@@ -168,7 +182,7 @@ def residual_force(
     u: ArrayLike,
     vehicle: Quadrotor = VEHICLE,
 ) -> Array:
-    """Force in N, world frame, beyond gravity and nominal thrust, without noise.
+    """Return the force in N, world frame, besides gravity and nominal thrust, without noise.
 
     Parameters
     ----------
@@ -181,7 +195,7 @@ def residual_force(
     u : array_like, (..., 4)
         Motor speeds over 8000 rpm.
     vehicle : Quadrotor
-        Its constants.
+        Constants of the vehicle.
 
     Returns
     -------
@@ -197,7 +211,7 @@ def residual_force(
 
 
 def ground_gain(z: ArrayLike, vehicle: Quadrotor = VEHICLE) -> Array:
-    """Thrust at height z over thrust far from the ground, at the same motor speed (G)."""
+    """Return thrust at height z over thrust far from the ground, at the same motor speed (G)."""
     # On its legs the vehicle cannot go lower; a simulation that overshoots stays finite.
     height = np.maximum(np.asarray(z, np.float64), vehicle.standing_height) + vehicle.rotor_height
     ratio = vehicle.rotor_radius / (4 * height)
@@ -205,24 +219,24 @@ def ground_gain(z: ArrayLike, vehicle: Quadrotor = VEHICLE) -> Array:
 
 
 def nominal_thrust(u: ArrayLike, vehicle: Quadrotor = VEHICLE) -> Array:
-    """Thrust in N that the nominal coefficient predicts for the motor speeds, c_T Σ uᵢ²."""
+    """Return the nominal thrust in N for the motor speeds, c_T Σ uᵢ²."""
     u = np.asarray(u, np.float64)
     return vehicle.thrust_coefficient * _dot(u, u)
 
 
 def thrust_axis(quaternion: ArrayLike) -> Array:
-    """Third column of the rotation matrix of a unit quaternion (x, y, z, w)."""
+    """Return the third column of the rotation matrix of a unit quaternion (x, y, z, w)."""
     x, y, z, w = np.moveaxis(np.asarray(quaternion, np.float64), -1, 0)
     return np.stack([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)], axis=-1)
 
 
 def _thrust_gain(z: ArrayLike, vehicle: Quadrotor) -> Array:
-    """True over nominal thrust."""
+    """Return the ratio of true to nominal thrust."""
     return (1 + vehicle.thrust_mismatch) * ground_gain(z, vehicle)
 
 
 def _isotropic_drag(velocity: Array, vehicle: Quadrotor) -> Array:
-    """The part of the drag that points against the velocity, over the velocity [N s/m]."""
+    """Return the drag component opposite to the velocity, divided by the speed [N s/m]."""
     return vehicle.rotor_drag + vehicle.fuselage_drag * np.sqrt(_dot(velocity, velocity))
 
 
@@ -235,10 +249,9 @@ class _Waves:
     phases: Array
 
     def at(self, time: Array) -> Array:
-        """Value, first and second derivative, (3, len(time))."""
+        """Return value, first and second derivative, (3, len(time))."""
         value, first, second = np.zeros((3, time.size))
-        # One sinusoid after the other rather than a matrix product: the same bits for every
-        # number of rows.
+        # A loop rather than a matrix product, whose bits depend on the number of rows.
         for amplitude, frequency, phase in zip(
             self.amplitudes, self.frequencies, self.phases, strict=True
         ):
@@ -252,7 +265,7 @@ class _Waves:
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """What is drawn at random before the flight."""
+    """The random quantities of a flight, drawn before it."""
 
     x: _Waves  # m
     y: _Waves  # m
@@ -263,7 +276,7 @@ class _Plan:
 
 def _draw_plan(rng: np.random.Generator) -> _Plan:
     def waves(hertz: ArrayLike, amplitudes: ArrayLike) -> _Waves:
-        # Frequencies stay near their place in the spectrum, so that all seeds fly at one scale.
+        # Frequencies change little, so that the flights of all seeds are at the same scale.
         hertz = np.asarray(hertz, np.float64)
         frequencies = 2 * np.pi * hertz * rng.uniform(0.85, 1.15, hertz.size)
         return _Waves(
@@ -275,7 +288,7 @@ def _draw_plan(rng: np.random.Generator) -> _Plan:
     # Six sinusoids of about equal speed, 0.7 m/s RMS together.
     hertz = np.geomspace(0.1, 0.45, 6)
     lateral = 0.4 / (2 * np.pi * hertz)
-    # Buffeting and trim together stay below the least thrust of a rotor: none ever stops.
+    # Buffeting and trim together stay below the smallest thrust of a rotor: none ever stops.
     gusts = np.geomspace(0.3, 3.0, 5)
     return _Plan(
         x=waves(hertz, lateral),
@@ -287,23 +300,23 @@ def _draw_plan(rng: np.random.Generator) -> _Plan:
     )
 
 
-_MEAN_CLEARANCE = 0.71  # m, of the legs above the ground; the height swings about it
+_MEAN_CLEARANCE = 0.71  # m, of the legs above the ground; the height oscillates about it
 
 
 def _fly(plan: _Plan, time: Array, vehicle: Quadrotor) -> tuple[Array, Array, Array, Array]:
-    """Height, velocity, quaternion and motor speeds at all but the first and last time."""
+    """Return height, velocity, quaternion and motor speeds without the first and last time."""
     position, velocity, acceleration = np.stack(
         [plan.x.at(time), plan.y.at(time), plan.z.at(time)], axis=-1
     )
     z = vehicle.standing_height + _MEAN_CLEARANCE + position[:, 2]
 
-    # Newton's law without what acts along b₃ gives the direction of b₃.
+    # Newton's law without the forces along b₃ gives the direction of b₃.
     lift = vehicle.mass * acceleration + _isotropic_drag(velocity, vehicle)[:, None] * velocity
     lift[:, 2] += vehicle.mass * GRAVITY
     magnitude = np.sqrt(_dot(lift, lift))
     axis = lift / magnitude[:, None]
     quaternion = _attitude(axis, plan.yaw.at(time)[0])
-    # Along b₃: drag there is axial_drag, not the rotor_drag that `lift` has counted.
+    # Along b₃: drag there is axial_drag, not the rotor_drag in `lift`.
     thrust = magnitude + (vehicle.axial_drag - vehicle.rotor_drag) * _dot(velocity, axis)
 
     inner = slice(1, -1)
@@ -315,7 +328,7 @@ def _fly(plan: _Plan, time: Array, vehicle: Quadrotor) -> tuple[Array, Array, Ar
 
 
 def _attitude(axis: Array, yaw: Array) -> Array:
-    """Quaternion of a yaw about the vertical followed by the shortest rotation to `axis`."""
+    """Return the quaternion of a yaw about the vertical, then the shortest rotation to `axis`."""
     bx, by, bz = axis.T
     w = np.sqrt((1 + bz) / 2)
     tilt = np.stack([-by / (2 * w), bx / (2 * w), np.zeros_like(w), w], axis=1)
@@ -327,7 +340,7 @@ def _attitude(axis: Array, yaw: Array) -> Array:
 def _rotor_moment(
     plan: _Plan, time: Array, quaternion: Array, thrust: Array, vehicle: Quadrotor
 ) -> Array:
-    """Moment about the body axes that the rotors have to produce, (len(time), 3)."""
+    """Return the moment of the rotors about the body axes, (len(time), 3)."""
     before, now, after = quaternion[:-2], quaternion[1:-1], quaternion[2:]
     conjugate = now * np.array([-1, -1, -1, 1])
     # Body rates are the vector part of 2 q* q̇; its derivative is that of 2 q* q̈, because
@@ -337,7 +350,7 @@ def _rotor_moment(
     inertia = np.asarray(vehicle.inertia)
     moment = inertia * angular + np.cross(rates, inertia * rates)
 
-    # The thrust acts beside the centre of mass: −offset × thrust, which the rotors cancel.
+    # The thrust does not act at the centre of mass: the rotors cancel −offset × thrust.
     offset_x, offset_y = vehicle.mass_offset
     moment[:, 0] += offset_y * thrust
     moment[:, 1] -= offset_x * thrust
@@ -346,7 +359,7 @@ def _rotor_moment(
 
 
 def _mix(thrust: Array, moment: Array, vehicle: Quadrotor) -> Array:
-    """Thrust of each rotor that together give `thrust` and `moment`, (rows, 4)."""
+    """Return the thrust of each rotor for a total `thrust` and `moment`, (rows, 4)."""
     arm, torque = vehicle.rotor_offset, vehicle.torque_per_thrust
     roll, pitch, yaw = moment.T
     return np.stack(
@@ -359,7 +372,7 @@ def _mix(thrust: Array, moment: Array, vehicle: Quadrotor) -> Array:
 
 
 def _multiply(p: Array, q: Array) -> Array:
-    """Hamilton product of quaternions (x, y, z, w)."""
+    """Return the Hamilton product of quaternions (x, y, z, w)."""
     px, py, pz, pw = p.T
     qx, qy, qz, qw = q.T
     return np.stack(

@@ -1,7 +1,7 @@
-"""Real flights of Neural-Fly [1]_: a quadrotor in the wind of a fan array.
+"""Load the flights of Neural-Fly [1]_: a quadrotor in the wind of a fan array.
 
 The authors publish the flights for personal and educational use only. So they are neither shipped
-nor downloaded here: the user takes them from the authors' repository [2]_ and names the path.
+nor downloaded: download them from the authors' repository [2]_ and give the path.
 
 Two forms are read, with the same result:
 
@@ -9,14 +9,14 @@ Two forms are read, with the same result:
   named ``<vehicle>_<trajectory>_<controller>_<condition>.csv``;
 * one table of all flights (CSV, gzipped CSV or Parquet) with the columns of `COLUMNS`.
 
-From the published fields [2]_ come z = p_z, v, q in the order x, y, z, w, u = pwm / 1000, and the
+The published fields [2]_ give z = p_z, v, q in the order x, y, z, w, u = pwm / 1000, and the
 residual force F = fa, which the authors computed from the derivative of the velocity. The wind
-speed of a condition is the one their README states, its mean where it varies.
+speed of a condition is the one in their README, or its mean if it varies.
 
 References
 ----------
 .. [1] M. O'Connell, G. Shi et al., "Neural-Fly enables rapid learning for agile flight in strong
-   winds", Science Robotics 7(66), 2022.
+   conditions_of_rows", Science Robotics 7(66), 2022.
 .. [2] https://github.com/aerorobotics/neural-fly, README.md and utils.py.
 """
 
@@ -30,9 +30,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from greatcircle.data import files
+from greatcircle.data.columns import numbers
+from greatcircle.data.frames import find_columns, read_frame
 from greatcircle.data.table import Table
 from greatcircle.datasets.ground_effect import INPUTS, TARGETS
+
+__all__ = ["COLUMNS", "REPOSITORY", "WIND_SPEEDS", "load"]
 
 REPOSITORY = "https://github.com/aerorobotics/neural-fly"
 
@@ -52,7 +55,7 @@ WIND_SPEEDS = {
     "100wind": 12.1,
 }
 
-# Fields of the published files and how many numbers each row of them holds.
+# Fields of the published files, with the count of numbers in each of their cells.
 _FIELDS = {"p": 3, "v": 3, "q": 4, "pwm": 4, "fa": 3}
 
 
@@ -76,39 +79,39 @@ def load(
     Table
         Columns t [s], z [m], vx vy vz [m/s], qx qy qz qw, u1..u4 [1000 µs], fx fy fz [N],
         wind_speed [m/s], controller and condition (text). The forces are targets, z to u4 are
-        inputs. Time starts anew with each flight.
+        inputs. Time starts again with each flight.
     """
     if path is None:
         raise ValueError(
             "neural_fly.load was given no path; the flights are for personal and educational use "
-            "only, so they are not downloaded for you: clone or download "
+            "only, so they are not downloaded automatically: clone or download "
             f"{REPOSITORY} and pass the path of its folder data/experiment"
         )
     path = Path(path)
-    wanted = (conditions,) if isinstance(conditions, str) else conditions
-    if wanted is not None and not wanted:
+    requested = (conditions,) if isinstance(conditions, str) else conditions
+    if requested is not None and not requested:
         raise ValueError(
             "neural_fly.load was given no conditions; expected at least one, or None for all"
         )
-    return _load_folder(path, wanted) if path.is_dir() else _load_table(path, wanted)
+    return _load_folder(path, requested) if path.is_dir() else _load_table(path, requested)
 
 
-def _load_table(path: Path, wanted: Sequence[str] | None) -> Table:
-    table = files.frame(path)
-    files.find(table, COLUMNS, path)
+def _load_table(path: Path, requested: Sequence[str] | None) -> Table:
+    table = read_frame(path)
+    find_columns(table.columns, COLUMNS, path)
     condition = table["condition"].cast(str)
     available = condition.drop_nulls().unique(maintain_order=True).to_list()
-    if wanted is not None:
-        _check(wanted, available, path)
-        table = table.filter(condition.is_in(wanted))
-    columns: dict[str, np.ndarray] = dict(files.numbers(table, COLUMNS[:-2], path))
+    if requested is not None:
+        _check(requested, available, path)
+        table = table.filter(condition.is_in(requested))
+    columns: dict[str, np.ndarray] = dict(numbers(table, COLUMNS[:-2], path))
     for name in COLUMNS[-2:]:
         columns[name] = np.array(table[name].cast(str).fill_null("").to_list(), np.str_)
     return Table(columns, INPUTS, TARGETS)
 
 
-def _load_folder(path: Path, wanted: Sequence[str] | None) -> Table:
-    # vehicle_trajectory_controller_condition.csv; the condition knows a flight from other files.
+def _load_folder(path: Path, requested: Sequence[str] | None) -> Table:
+    # vehicle_trajectory_controller_condition.csv; other files do not end in a condition.
     flights = [
         (file, parts[-2], parts[-1])
         for file in sorted(path.glob("*.csv"))
@@ -120,28 +123,28 @@ def _load_folder(path: Path, wanted: Sequence[str] | None) -> Table:
             "custom_figure8_NF_nowind.csv: pass the folder data/experiment of a copy of "
             f"{REPOSITORY}"
         )
-    if wanted is not None:
-        _check(wanted, list(dict.fromkeys(condition for *_, condition in flights)), path)
-        flights = [flight for flight in flights if flight[-1] in wanted]
-    blocks, controllers, winds = [], [], []
+    if requested is not None:
+        _check(requested, list(dict.fromkeys(condition for *_, condition in flights)), path)
+        flights = [flight for flight in flights if flight[-1] in requested]
+    blocks, controllers, conditions_of_rows = [], [], []
     for file, controller, condition in flights:
         block = _flight(file)
         blocks.append(block)
         controllers += [controller] * len(block)
-        winds += [condition] * len(block)
+        conditions_of_rows += [condition] * len(block)
     values = np.concatenate(blocks)
     columns: dict[str, np.ndarray] = dict(zip(COLUMNS[:-3], values.T, strict=True))
-    columns["wind_speed"] = np.array([WIND_SPEEDS[condition] for condition in winds])
+    columns["wind_speed"] = np.array([WIND_SPEEDS[condition] for condition in conditions_of_rows])
     columns["controller"] = np.array(controllers, np.str_)
-    columns["condition"] = np.array(winds, np.str_)
+    columns["condition"] = np.array(conditions_of_rows, np.str_)
     return Table(columns, INPUTS, TARGETS)
 
 
 def _flight(path: Path) -> NDArray[np.float64]:
-    """One published flight, the columns t to fz of `COLUMNS`."""
-    table = files.frame(path)
-    files.find(table, ("t", *_FIELDS), path)
-    time = files.numbers(table, ("t",), path)["t"]
+    """Return one published flight: the columns t to fz of `COLUMNS`."""
+    table = read_frame(path)
+    find_columns(table.columns, ("t", *_FIELDS), path)
+    time = numbers(table, ("t",), path)["t"]
     fields = {}
     for name, size in _FIELDS.items():
         try:
@@ -163,8 +166,8 @@ def _flight(path: Path) -> NDArray[np.float64]:
     )
 
 
-def _check(wanted: Sequence[str], available: Sequence[str], path: Path) -> None:
-    unknown = [name for name in wanted if name not in available]
+def _check(requested: Sequence[str], available: Sequence[str], path: Path) -> None:
+    unknown = [name for name in requested if name not in available]
     if unknown:
         raise ValueError(
             f"{path} has no flights under the conditions {unknown}; expected some of "

@@ -1,10 +1,10 @@
-"""The flight of Neural-Lander [1]_: the table of the paper's experiments, and how it was made.
+"""Load the flight of Neural-Lander [1]_, or build its table from the raw recording.
 
-A quadrotor (Intel Aero) flies close to the ground under motion capture. Which force acts on it
-besides gravity and the thrust that its motors nominally produce? The authors of the paper
-reproduced here published the answer as one table [2]_, which `load` downloads or reads. They made
-it with the preprocessing that the authors of Neural-Lander published with the raw flight [3]_;
-`build` does the same.
+A quadrotor (Intel Aero) flies close to the ground under motion capture. The quantity to learn is
+the force on it besides gravity and the nominal thrust of its motors. The authors of the reproduced
+paper published it as one table [2]_, which `load` downloads or reads. They computed it with the
+preprocessing that the authors of Neural-Lander published with the raw flight [3]_; `build` does the
+same.
 
 **Preprocessing** [3]_, in the order of the steps:
 
@@ -21,12 +21,12 @@ it with the preprocessing that the authors of Neural-Lander published with the r
 6. Residual force F = m a + m g e₃ − T b₃ with m = 1.47 kg, g = 9.81 m/s².
 
 **What is not published**, and is an assumption here: the notebook [3]_ keeps the time from 35 s to
-325 s, 29,001 rows; the paper's table has 28,001. `build` keeps 35 s to 315 s. Which ten seconds the
-paper's table is without, and so whether it is the same to the last digit, is unknown: it could not
-be compared. Messages with the same stamp, on which the notebook would stop, count once.
+325 s, 29,001 rows; the paper's table has 28,001. `build` keeps 35 s to 315 s. It is unknown which
+ten seconds the paper's table leaves out, so the two tables may differ. Messages with the same
+stamp, on which the notebook would stop, count once.
 
 **Raw files** are topics of a ROS recording (mavros) as CSV, of which the notebook uses columns by
-their place: 4 and 5 are the seconds and nanoseconds of the stamp; in the pose 9 to 11 are the
+their position: 4 and 5 are the seconds and nanoseconds of the stamp; in the pose 9 to 11 are the
 position and 13 to 16 the quaternion x, y, z, w, in the velocity 9 to 11 are the velocity (counted
 from 0), and in the motor file 7 is the text ``[p₁, p₂, p₃, p₄, …]``.
 
@@ -50,13 +50,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from greatcircle.data import files
+from greatcircle.data.columns import numbers
+from greatcircle.data.frames import is_number, read_frame
 from greatcircle.data.table import Table
 from greatcircle.datasets import download
 from greatcircle.datasets.ground_effect import INPUTS, TARGETS, thrust_axis
 
 if TYPE_CHECKING:
     import polars as pl
+
+__all__ = ["COLUMNS", "MOTORS", "POSE", "TABLE", "VELOCITY", "Source", "build", "load", "load_raw"]
 
 Array = NDArray[np.float64]
 
@@ -87,11 +90,11 @@ class Source:
 
     @property
     def url(self) -> str:
-        """Address of its contents."""
+        """Address of the contents."""
         return download.github(self.owner, self.repository, self.path)
 
     def fetch(self) -> Path:
-        """Find it in the cache or download it there."""
+        """Return its path in the cache, after downloading it if necessary."""
         return download.fetch(self.url, Path(self.path).name, self.git_blob)
 
 
@@ -134,22 +137,22 @@ def load(path: str | PathLike[str] | None = None) -> Table:
     columns are taken by name, otherwise in the order above.
     """
     source = TABLE.fetch() if path is None else Path(path)
-    # As text without a header: whether the first line is one is for us to see.
-    table = files.frame(source, header=False)
+    # Without a header: whether the first line is one is decided below.
+    table = read_frame(source, header=False)
     if table.width != len(COLUMNS):
         raise ValueError(
             f"{source} has {table.width} columns; expected {len(COLUMNS)}, "
             f"{' '.join(COLUMNS)}: give the path of the authors' neural_lander_data.csv, or use "
-            "greatcircle.datasets.files.read for a table of your own"
+            "greatcircle.datasets.read for your own table"
         )
     first = [(text or "").strip() for text in table.row(0)]
     names = COLUMNS
-    if not all(files.is_number(text) for text in first):
+    if not all(is_number(text) for text in first):
         if set(first) == set(COLUMNS):
             names = tuple(first)
         table = table.slice(1)
     table = table.rename(dict(zip(table.columns, names, strict=True)))
-    return Table(files.numbers(table, COLUMNS, source), INPUTS, TARGETS)
+    return Table(numbers(table, COLUMNS, source), INPUTS, TARGETS)
 
 
 def load_raw() -> Table:
@@ -158,7 +161,7 @@ def load_raw() -> Table:
     Returns
     -------
     Table
-        As of `build`.
+        Same as for `build`.
     """
     return build(POSE.fetch(), VELOCITY.fetch(), MOTORS.fetch())
 
@@ -188,7 +191,7 @@ def build(
     if not (np.isfinite(start) and np.isfinite(stop) and stop - start >= 4 / RATE):
         raise ValueError(
             f"build was given start={start} and stop={stop}; expected times at least "
-            f"{4 / RATE} s apart, as the derivative takes five rows"
+            f"{4 / RATE} s apart, because the derivative needs five rows"
         )
     poses, velocities, signals = _messages(pose, 17), _messages(velocity, 12), _messages(motors, 8)
     origin = _values(signals, (4,), motors)[0, 0]
@@ -214,13 +217,13 @@ def build(
 
 
 def _thrust(speed: Array) -> Array:
-    """Nominal thrust of all motors [N] from their speeds [rpm]."""
+    """Return the nominal thrust of all motors [N] from their speeds [rpm]."""
     per_second = np.sum((speed / 60) ** 2, axis=1)
     return THRUST_COEFFICIENT * AIR_DENSITY * ROTOR_DIAMETER**4 * per_second
 
 
 def _axis(quaternion: Array) -> Array:
-    """Third column of the rotation matrix, with the formula of [3]_ off the unit sphere."""
+    """Return the third column of the rotation matrix, by the formula of [3]_ for any norm."""
     axis = thrust_axis(quaternion)
     # w² − x² − y² + z² is 1 − 2 (x² + y²) only for a unit quaternion, which an interpolated one
     # is not quite.
@@ -230,7 +233,7 @@ def _axis(quaternion: Array) -> Array:
 
 
 def _derivative(values: Array) -> Array:
-    """Four-point derivative along the rows; zero where it lacks a neighbour, as in [3]_."""
+    """Return the four-point derivative along the rows; zero where a neighbour is missing [3]_."""
     derivative = np.zeros_like(values)
     inner = values[:-4] - 8 * values[1:-3] + 8 * values[3:-1] - values[4:]
     derivative[2:-2] = inner * (RATE / 12)
@@ -238,9 +241,9 @@ def _derivative(values: Array) -> Array:
 
 
 def _resample(time: Array, stamps: Array, values: Array, path: str | PathLike[str]) -> Array:
-    """Linear interpolation at the times, which must lie within the messages."""
-    # Sorted, and each stamp once: the neighbours of a time are then the nearest messages before and
-    # after it, in whatever order they were recorded.
+    """Interpolate linearly at the times, which must lie within those of the messages."""
+    # Sorted and without repeated stamps, so that the neighbours of a time are the nearest messages
+    # before and after it, in whatever order they were recorded.
     stamps, order = np.unique(stamps, return_index=True)
     values = values[order]
     if stamps[0] > time[0] or stamps[-1] < time[-1]:
@@ -261,42 +264,42 @@ def _resample(time: Array, stamps: Array, values: Array, path: str | PathLike[st
 
 
 def _stamps(table: pl.DataFrame, origin: float, path: str | PathLike[str]) -> Array:
-    """Times of the messages, in seconds after the origin."""
+    """Return the times of the messages, in seconds after the origin."""
     seconds, nanoseconds = _values(table, (4, 5), path).T
     # The whole seconds first: as one number, time since 1970 in seconds has no nanoseconds left.
     return (seconds - origin) + nanoseconds / 1e9
 
 
-def _values(table: pl.DataFrame, places: Iterable[int], path: str | PathLike[str]) -> Array:
-    """Columns by their place, counted from 0, as numbers, (messages, columns)."""
-    names = [table.columns[place] for place in places]
-    columns = files.numbers(table, names, path)
+def _values(table: pl.DataFrame, positions: Iterable[int], path: str | PathLike[str]) -> Array:
+    """Return columns by their position, counted from 0, as numbers, (messages, columns)."""
+    names = [table.columns[position] for position in positions]
+    columns = numbers(table, names, path)
     return np.stack([columns[name] for name in names], axis=1)
 
 
 def _channels(table: pl.DataFrame, path: str | PathLike[str]) -> Array:
-    """Pulse widths of the four motors, the first four numbers of the text in place 7."""
+    """Return the pulse widths of the motors, the first four numbers of the text in column 7."""
     parts = table.to_series(7).str.strip_chars("[] ").str.split(",")
     names = [f"motor {number}" for number in range(1, 5)]
     split = table.select(
         parts.list.get(number, null_on_oob=True).alias(name) for number, name in enumerate(names)
     )
-    columns = files.numbers(split, names, path)
+    columns = numbers(split, names, path)
     return np.stack([columns[name] for name in names], axis=1)
 
 
 def _messages(path: str | PathLike[str], width: int) -> pl.DataFrame:
-    """Read a raw file, all columns as text, named by their place and what the header says."""
-    table = files.frame(path, header=False)
+    """Read a raw file as text, with columns named by their position and the header."""
+    table = read_frame(path, header=False)
     if table.width < width or table.height < 2:
         raise ValueError(
             f"{path} has {table.width} columns and {table.height} lines; expected at least "
             f"{width} columns, a header and a message of a mavros topic: check that pose, velocity "
             "and motors are given in this order"
         )
-    # The header alone does not do: several columns are called x.
+    # The header alone is ambiguous: several columns are called x.
     header = {
-        name: f"{place} {text}"
-        for place, (name, text) in enumerate(zip(table.columns, table.row(0), strict=True))
+        name: f"{position} {text}"
+        for position, (name, text) in enumerate(zip(table.columns, table.row(0), strict=True))
     }
     return table.slice(1).rename(header)

@@ -1,10 +1,9 @@
-"""What the estimators share: how they train, predict and are shown."""
+"""The base class of the estimators: parameters, training, prediction, and their summary."""
 
-import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -16,34 +15,39 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from greatcircle import certificate
-from greatcircle.certificate import Certificate
-from greatcircle.data.checks import about_text, names_of
-from greatcircle.data.rows import checked_share
-from greatcircle.data.streams import Rows, Source, source
+from greatcircle.certificate.proof import Certificate
+from greatcircle.data.checks import names_of, normalised_weights, text_message
+from greatcircle.data.rows import Rows
+from greatcircle.data.scaling import Scaling
+from greatcircle.data.sources import Source, source_of
 from greatcircle.estimators import summary
+from greatcircle.export import export
+from greatcircle.model import Model, Training
 from greatcircle.network.activations import Activation
+from greatcircle.network.network import Network
 from greatcircle.objective.losses import Loss
-from greatcircle.optimise import stopping
-from greatcircle.optimise.checkpoint import Checkpoint
-from greatcircle.optimise.loop import Result
+from greatcircle.optimise.checkpoint import Checkpoint, fingerprint
+from greatcircle.optimise.history import History
+from greatcircle.optimise.outcome import Outcome
+from greatcircle.optimise.progress import ProgressBar
 from greatcircle.optimise.record import Record
-from greatcircle.optimise.stopping import Rule
-from greatcircle.optimise.watch import Bar, History, Watch
-from greatcircle.training import training
-from greatcircle.training.methods import Start
-from greatcircle.training.settings import Plan, plan_of
-from greatcircle.training.training import Parts, Problems
+from greatcircle.optimise.stopping import MaxIter, Rule
+from greatcircle.training import data as training_data
+from greatcircle.training.data import FitData, Names
+from greatcircle.training.fit import Continuation, fit
+from greatcircle.training.methods import Initialisation
+from greatcircle.training.settings import MAY_CHANGE, FitSettings, fit_settings
 
-FEW_ROWS = 2000
-"""Up to so many rows, dtype="auto" is float64: it costs next to nothing there."""
+__all__ = ["LipschitzEstimator"]
 
 
 class LipschitzEstimator(ABC, BaseEstimator):
-    """What the regressor and the classifier share: their parameters, and how they train."""
+    """Base class of the regressor and the classifier."""
 
-    n_features_in_: int  # scikit-learn's `validate_data` sets it, and the next one for data frames
+    n_features_in_: int  # set by scikit-learn's `validate_data`, like the names of data frames
     feature_names_in_: np.ndarray
+    model_: Model
+    """The fitted model as plain NumPy arrays."""
     target_names_: tuple[str, ...]
 
     def __init__(
@@ -64,7 +68,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         n_iter_no_change: int = 10,
         warm_start: bool = False,
         checkpoint: str | PathLike[str] | None = None,
-        checkpoint_seconds: float = 60.0,
+        checkpoint_interval: float = 60.0,
         resume: bool = False,
         callbacks: Sequence[Callable[[Record], Any]] = (),
         verbose: bool = False,
@@ -86,7 +90,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
         self.checkpoint = checkpoint
-        self.checkpoint_seconds = checkpoint_seconds
+        self.checkpoint_interval = checkpoint_interval
         self.resume = resume
         self.callbacks = callbacks
         self.verbose = verbose
@@ -95,26 +99,30 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     @abstractmethod
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
-        """Targets as a matrix; `reset` learns what they look like first."""
+        """Return targets as a matrix; with `reset`, store their kind first."""
 
     @abstractmethod
     def _criterion(self, outputs: int) -> Loss:
-        """The loss for so many outputs."""
+        """Return the loss for this number of outputs."""
 
     @abstractmethod
-    def _default_widths(self) -> tuple[int, ...]:
-        """Hidden layers where the user names none."""
+    def _default_sizes(self) -> tuple[int, ...]:
+        """Return the sizes for hidden_layer_sizes="auto"."""
 
-    def _start(self, start: Start, outputs: int) -> Start:
-        """The method's start, for targets of this kind."""
-        return start
+    @abstractmethod
+    def _names(self) -> Names:
+        """Return the names of inputs and targets in the data."""
+
+    def _settings(self) -> FitSettings:
+        """Return the checked parameters."""
+        return fit_settings(self, self._default_sizes())
 
     def _strata(self, rows: Rows) -> np.ndarray | None:
-        """What a validation part is balanced by."""
+        """Return the label of each row for a stratified validation part, or None."""
         return None
 
-    def _enough(self, outputs: int) -> Rule | None:
-        """When the loss is so low that there is nothing left to learn."""
+    def _low_loss(self, outputs: int) -> Rule | None:
+        """Return a rule that stops at a very low loss, or None."""
         return None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
@@ -123,7 +131,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         Parameters
         ----------
         X
-            Rows: an array or a data frame. Data that memory cannot hold: a `numpy.memmap`, the path
+            Rows: an array or a data frame. For data larger than memory: a `numpy.memmap`, the path
             of a Parquet file or folder, or an iterable of batches (X, y) or (X, y, sample_weight),
             which may be a list of such tuples.
         y
@@ -131,36 +139,129 @@ class LipschitzEstimator(ABC, BaseEstimator):
         sample_weight
             Weight of each row: a row of weight 2 counts like two rows.
         """
-        plan = plan_of(self, self._default_widths())
-        self._criterion(1)  # a loss that is none is named before the data are looked at
-        goes_on = self.warm_start and hasattr(self, "weights_")
-        if goes_on:  # from weights to which a chunk of the rows has nothing to say
-            plan = plan._replace(in_chunks=False)
-        checkpoint = training.checkpoint_of(self)
+        settings = self._settings()
+        self._criterion(1)  # reject an invalid loss before reading any data
+        continues = self.warm_start and self.__sklearn_is_fitted__()
+        if continues:  # a warm start has already seen every row
+            settings = replace(settings, starts_with_chunk=False)
+        checkpoint = self._checkpoint()
         seed = check_random_state(self.random_state).randint(2**31)
-        if checkpoint and checkpoint.saved:
+        if checkpoint is not None and checkpoint.saved is not None:
             seed = checkpoint.saved.seed
-        stream = source(X, y, sample_weight, seed)
-        with _bar(type(self).__name__, self.max_iter, self.verbose) as bar:
-            if stream is None:
-                rows = self._rows(X, y, sample_weight, reset=not goes_on)
-            else:
-                rows = self._sampled(stream, reset=not goes_on)
-            more = stream if stream and len(rows) >= training.SAMPLE else None
-            if checkpoint:
-                checkpoint.begin(seed, training.fingerprint_of(self, rows, more))
-            parts = self._parts(plan, rows, more, seed)
-            return self._train(plan, parts, seed, goes_on, bar=bar, checkpoint=checkpoint)
+        stream = source_of(X, y, sample_weight, seed)
+        if stream is None:
+            rows = self._rows(X, y, sample_weight, reset=not continues)
+        else:
+            rows = self._sample(stream, reset=not continues)
+        more = stream if stream is not None and len(rows) >= training_data.SAMPLE else None
+        if checkpoint is not None:
+            of = fingerprint(
+                self._fingerprint_parameters(more),
+                X=rows.inputs,
+                y=rows.targets,
+                sample_weight=rows.sample_weight,
+            )
+            checkpoint = replace(checkpoint, seed=seed, fingerprint=of)
+        fraction = settings.validation_fraction
+        if more is None:
+            data = FitData.in_memory(rows, self._names(), seed, fraction, self._strata(rows))
+        else:
+            encode = partial(self._encoded, reset=False)
+            data = FitData.streamed(rows, more, self._names(), encode, fraction)
+        bar = ProgressBar(type(self).__name__, self.max_iter) if self.verbose else None
+        start = self._continuation(settings, ()) if continues else None
+        return self._train(data, seed, settings, start=start, checkpoint=checkpoint, bar=bar)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, classes: Any = None) -> Self:
-        plan = plan_of(self, self._default_widths())._replace(stop=stopping.MaxIter(1))
+        settings = replace(
+            self._settings(),
+            stop=MaxIter(1),
+            budget_iterations=0,
+            batch_size=None,
+            starts_with_chunk=False,
+            validation_fraction=None,
+        )
         self._criterion(1)
-        goes_on = hasattr(self, "weights_")
-        rows = self._rows(X, y, sample_weight, reset=not goes_on, classes=classes)
+        continues = self.__sklearn_is_fitted__()
+        rows = self._rows(X, y, sample_weight, reset=not continues, classes=classes)
         seed = check_random_state(self.random_state).randint(2**31)
-        earlier = self.history_.rows() if goes_on else ()
-        parts = Parts(rows, None)
-        return self._train(plan, parts, seed, goes_on, earlier=earlier, whole_fit=False)
+        start = self._continuation(settings, self.history_.rows()) if continues else None
+        data = FitData(rows, names=self._names())
+        return self._train(data, seed, settings, start=start)
+
+    def _train(
+        self,
+        data: FitData,
+        seed: int,
+        settings: FitSettings,
+        *,
+        start: Continuation | None = None,
+        checkpoint: Checkpoint | None = None,
+        bar: ProgressBar | None = None,
+    ) -> Self:
+        outputs = data.rows.targets.shape[1]
+        low_loss = self._low_loss(outputs)
+        settings = replace(
+            settings,
+            initialisation=self._initialisation(settings, outputs),
+            stop=settings.stop if low_loss is None else settings.stop | low_loss,
+        )
+        fitted = fit(
+            settings,
+            data,
+            self._criterion(outputs),
+            seed,
+            start=start,
+            checkpoint=checkpoint,
+            bar=bar,
+        )
+        self.model_, self._direction_state = fitted.model, fitted.direction_state
+        if self.outcome_ in (Outcome.NO_DESCENT, Outcome.NON_FINITE, Outcome.INTERRUPTED):
+            warnings.warn(
+                f"training ended after {self.n_iter_} iteration{'s' * (self.n_iter_ != 1)}: "
+                f"{self.reason_}",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        return self
+
+    def _initialisation(self, settings: FitSettings, outputs: int) -> Initialisation:
+        """Return how initial weights are chosen, for targets of this kind."""
+        return settings.initialisation
+
+    def _continuation(self, settings: FitSettings, records: Sequence[Record]) -> Continuation:
+        """Return the fitted model to continue from, or raise an error if its layers changed."""
+        hidden = self.model_.sizes[1:-1]
+        if hidden != settings.hidden_layer_sizes:
+            raise ValueError(
+                f"hidden_layer_sizes is {settings.hidden_layer_sizes} and the fitted network has "
+                f"{hidden}: training can only continue with the same layers; use warm_start=False"
+            )
+        # A loaded model has no direction state.
+        return Continuation(self.model_, getattr(self, "_direction_state", None), records)
+
+    def _checkpoint(self) -> Checkpoint | None:
+        """Return the checkpoint that the parameters ask for, or None."""
+        if self.checkpoint is None:
+            if self.resume:
+                raise ValueError(
+                    "resume is True and checkpoint is None; give the folder to resume from"
+                )
+            return None
+        if self.warm_start:
+            raise ValueError(
+                "checkpoint and warm_start are two ways to continue a fit; use one of them"
+            )
+        return Checkpoint(self.checkpoint, self.checkpoint_interval, self.resume)
+
+    def _fingerprint_parameters(self, stream: Source | None) -> dict[str, Any]:
+        """Return parameters that must not change when a fit is resumed, and a stream's size."""
+        parameters = self.get_params(deep=False)
+        for name in MAY_CHANGE:
+            del parameters[name]
+        if stream is not None:
+            parameters["number of rows"] = stream.size
+        return parameters
 
     def _rows(
         self, X: Any, y: Any, sample_weight: Any, *, reset: bool, classes: Any = None
@@ -172,7 +273,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         targets = self._encoded(checked[1], reset, classes)
         weight = None
         if sample_weight is not None:
-            checked_share(sample_weight, len(inputs))
+            normalised_weights(sample_weight, len(inputs))
             weight = np.asarray(sample_weight, np.float64)
         return Rows(inputs, targets, weight)
 
@@ -180,17 +281,17 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return {"multi_output": True, "y_numeric": True}
 
     def _validated(self, X: Any, **checks: Any) -> Any:
-        """As scikit-learn does it, but text is an error that names the argument."""
+        """Validate rows with scikit-learn; for text, raise an error that names the argument."""
         try:
             return validate_data(self, X=X, dtype=np.float64, **checks)
         except ValueError as error:
             if "could not convert string" not in str(error):
                 raise
-            raise ValueError(about_text(X)) from error
+            raise ValueError(text_message(X)) from error
 
-    def _sampled(self, stream: Source, *, reset: bool) -> Rows:
-        """The first rows of a stream, or all of a short one."""
-        sample = stream.sample(training.SAMPLE)
+    def _sample(self, stream: Source, *, reset: bool) -> Rows:
+        """Return the first rows of a stream, or all of a short one."""
+        sample = stream.sample(training_data.SAMPLE)
         if sample is None:
             raise ValueError("X has no rows; expected at least one batch")
         rows = self._rows(*sample, reset=reset)
@@ -199,127 +300,81 @@ class LipschitzEstimator(ABC, BaseEstimator):
             self.target_names_ = stream.target_names
         return rows
 
-    def _parts(self, plan: Plan, rows: Rows, stream: Source | None, seed: int) -> Parts:
-        held_out = self.validation_fraction if self.early_stopping else None
-        if stream is None:
-            strata = self._strata(rows)
-            size, chunks = plan.batch_size, plan.in_chunks
-            return training.in_memory(rows, seed, size, chunks, held_out, strata)
-        encode = partial(self._encoded, reset=False)
-        return training.of_stream(rows, stream, plan.batch_size, held_out, encode)
+    def _feature_names(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(map(str, names))
 
-    def _train(
-        self,
-        plan: Plan,
-        parts: Parts,
-        seed: int,
-        goes_on: bool,
-        *,
-        bar: Bar | None = None,
-        earlier: Sequence[Record] = (),
-        checkpoint: Checkpoint | None = None,
-        whole_fit: bool = True,
-    ) -> Self:
-        outputs = parts.start.targets.shape[1]
-        loss = self._criterion(outputs)
-        if goes_on:
-            self._check_unchanged(plan)
-            dtype = self.weights_[0].dtype
-        else:
-            dtype = self.dtype
-            if dtype == "auto":
-                dtype = "float64" if len(parts.start) <= FEW_ROWS else "float32"
-            self.network_, self.weights_, self.scaling_ = training.begun(
-                plan,
-                self._start(plan.start, outputs),
-                parts.start,
-                loss,
-                self.activation,
-                seed,
-                dtype,
-            )
-        problems = Problems(self.network_, self.scaling_, loss, dtype)
-        unseen = None if parts.unseen is None else problems.of(parts.unseen, parts.encode)
-        watch = Watch(
-            unit=self.scaling_.factor**-2,  # one, but for the squared loss
-            lipschitz=self._bound,
-            validation=None if unseen is None else lambda w: float(unseen.loss(w)),
-            patience=self.n_iter_no_change,
-            callbacks=self.callbacks,
-            bar=bar,
-            rows=checkpoint.saved.rows if checkpoint and checkpoint.saved else earlier,
-        )
-        enough = self._enough(outputs)
-        settings = {
-            "direction": plan.direction,
-            "step": plan.step,
-            "stop": plan.stop | enough if enough else plan.stop,
-            # A model that was loaded has none, and starts to remember anew.
-            "memory": getattr(self, "_memory", None) if goes_on else None,
-        }
-        result = training.train(parts, problems, self.weights_, watch, settings, checkpoint)
-        if plan.budget is not None:
-            result = training.within(plan, parts.start, problems, watch, result, whole_fit)
-        self._keep(result, watch)
-        if plan.budget is not None and self._shrink_to(plan.budget):
-            self.loss_ = float(problems.of(parts.start).loss(self.weights_)) * watch.unit
+    def _with_model(self, model: Model) -> Self:
+        """Return this estimator, fitted with a model that was read from a file."""
+        self.model_, self.target_names_ = model, model.target_names
+        self.n_features_in_ = model.sizes[0]
+        if model.feature_names is not None:
+            self.feature_names_in_ = np.array(model.feature_names, dtype=object)
         return self
 
-    def _check_unchanged(self, plan: Plan) -> None:
-        hidden = self.network_.sizes[1:-1]
-        if hidden != plan.widths:
-            raise ValueError(
-                f"hidden_layer_sizes is {plan.widths} and the fitted network has {hidden}: "
-                "training can only go on with the same layers; use warm_start=False"
+    @property
+    def weights_(self) -> tuple[np.ndarray, ...]:
+        """Matrix of each layer, (fan_in, fan_out), the bias in its last row."""
+        return self._fitted("weights_").weights
+
+    @property
+    def network_(self) -> Network:
+        """Sizes, activation and biases of the network."""
+        model = self._fitted("network_")
+        return Network(model.sizes, model.activation, bias=model.bias)
+
+    @property
+    def scaling_(self) -> Scaling:
+        """Scaling of inputs and targets."""
+        return self._fitted("scaling_").scaling
+
+    @property
+    def history_(self) -> History:
+        """Table of the iterations."""
+        return self._trained("history_").history
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of iterations."""
+        return len(self._trained("n_iter_").history["loss"])
+
+    @property
+    def loss_(self) -> float:
+        """Final training loss."""
+        return self._trained("loss_").loss
+
+    @property
+    def outcome_(self) -> str:
+        """How training ended, in one word."""
+        return self._trained("outcome_").outcome
+
+    @property
+    def reason_(self) -> str:
+        """How training ended, in a sentence."""
+        return self._trained("reason_").reason
+
+    def _fitted(self, attribute: str) -> Model:
+        if "model_" not in self.__dict__:
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute {attribute!r} before fit; call fit first"
             )
+        return self.model_
 
-    def _keep(self, result: Result, watch: Watch) -> None:
-        """The result as attributes."""
-        self.weights_ = result.weights if watch.best is None else watch.best
-        self.history_ = History.of(watch.rows)
-        self.n_iter_ = len(watch.rows)
-        self.loss_ = result.loss * watch.unit
-        if watch.best is not None:
-            best = int(np.nanargmin(self.history_["validation_loss"]))
-            self.loss_ = float(self.history_["loss"][best])
-        self.outcome_ = result.outcome
-        self.reason_ = watch.reason if result.outcome == "stopped" else result.reason
-        self._memory = result.memory
-        if result.outcome in ("no_descent", "non_finite", "interrupted"):
-            warnings.warn(
-                f"training ended after {self.n_iter_} iterations: {result.reason}",
-                ConvergenceWarning,
-                stacklevel=4,
+    def _trained(self, attribute: str) -> Training:
+        trained = self._fitted(attribute).training
+        if trained is None:
+            raise AttributeError(
+                f"the model has no record of its training, so no {attribute!r}; call fit"
             )
-
-    def _shrink_to(self, budget: float) -> bool:
-        """Shrink the last layer until the certificate itself is at most the budget.
-
-        Training stays within the budget by construction, up to rounding; the promise is exact.
-        Returns whether anything was shrunk.
-        """
-        part, shrunk = float(np.finfo(self.weights_[-1].dtype).eps), False
-        while self.certificate_.value > budget:
-            part = min(4 * part, 0.5)  # at half, the layer is zero in the end
-            *others, last = self.weights_
-            factor = (1 - part) * (budget / self.certificate_.value)
-            self.weights_ = (*others, np.asarray(last * factor, last.dtype))
-            shrunk = True
-        return shrunk
+        return trained
 
     def _outputs(self, X: Any) -> np.ndarray:
-        """Outputs of the network for rows X, in the units of the targets.
-
-        In float64 whatever the weights are: where inputs are large beside their differences,
-        rounding in float32 would move predictions by more than the Lipschitz bound allows.
-        """
+        """Return the outputs of the network for rows X, in the units of the targets."""
         check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        weights = [np.asarray(w, np.float64) for w in self.weights_]
-        return self.scaling_.outputs(self.network_.predict(weights, self.scaling_.inputs(rows)))
+        return self.model_.outputs(self._validated(X, reset=False))
 
     def jacobian(self, X: Any) -> np.ndarray:
-        """Derivatives of the outputs (for a classifier: of the logits) at each row of X.
+        """Return the derivatives of the outputs (for a classifier: of the logits) at rows X.
 
         Returns
         -------
@@ -328,21 +383,12 @@ class LipschitzEstimator(ABC, BaseEstimator):
             except with `scaling="paper"`, whose bound is per unit of x/‖x‖.
         """
         check_is_fitted(self)
-        rows = self._validated(X, reset=False)
-        inner = self.network_.jacobian(self.weights_, self.scaling_.inputs(rows))
-        return self.scaling_.chained(inner, rows)
-
-    def _bound(self, weights: Any) -> float:
-        """∏ ‖W_i‖_op in the units of the data: cheap enough for every iteration."""
-        first, *others = self.network_.linear(weights)
-        norms = map(_largest_gain, [first * self.scaling_.scale[:, None], *others])
-        return math.prod(norms) / self.scaling_.factor
+        return self.model_.jacobian(self._validated(X, reset=False))
 
     def layers(self) -> tuple[list[np.ndarray], list[np.ndarray] | None]:
-        """Matrices (fan_in, fan_out) and biases of the network, which sees scaled inputs."""
+        """Return matrices (fan_in, fan_out) and biases of the network, which sees scaled inputs."""
         check_is_fitted(self)
-        matrices = [np.asarray(w) for w in self.network_.linear(self.weights_)]
-        return matrices, [w[-1] for w in self.weights_] if self.network_.bias else None
+        return self.model_.matrices, self.model_.biases
 
     @property
     def certificate_(self) -> Certificate:
@@ -351,20 +397,21 @@ class LipschitzEstimator(ABC, BaseEstimator):
         With `scaling="paper"` it holds for ‖x‖ ≥ 1. For a classifier the outputs are logits.
         """
         check_is_fitted(self)
-        of = self.weights_, self.scaling_, self.network_
-        known = getattr(self, "_certified", None)
-        if known is None or any(a is not b for a, b in zip(known[0], of, strict=True)):
-            known = self._certified = of, certificate.tight(self)
-        return known[1]
+        return self.model_.certificate
+
+    @property
+    def lipschitz_bound_(self) -> float:
+        """`certificate_.value`."""
+        return self.certificate_.value
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted model to a .safetensors file; `greatcircle.load` reads it.
 
-        See `greatcircle.storage.save`.
+        See `greatcircle.estimators.save`.
         """
-        from greatcircle import storage  # which needs the estimators first
+        from greatcircle.estimators import files  # which imports this module
 
-        storage.save(self, path)
+        files.save(self, path)
 
     def export(
         self,
@@ -378,29 +425,15 @@ class LipschitzEstimator(ABC, BaseEstimator):
     ) -> list[Path]:
         """Write the fitted model for where it will run: C, ONNX, CasADi, PyTorch or NumPy.
 
-        Scaling included, and with the bound proved for the numbers of the file. A classifier
-        exports its logits. See `greatcircle.export.export`.
+        The file includes the scaling, and the bound is proved for the rounded numbers in it. A
+        classifier exports its logits. See `greatcircle.export.export`.
         """
-        from greatcircle.export import export  # which needs the certificates first
-
         return export(self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "history_")
+        return "model_" in self.__dict__
 
     def _html_repr(self) -> str:
-        """For notebooks: scikit-learn's diagram, and a summary of the fit below it."""
+        """Return scikit-learn's diagram and a summary of the fit, for notebooks."""
         diagram = BaseEstimator._html_repr(self)
-        return diagram + (summary.html(self) if self.__sklearn_is_fitted__() else "")
-
-
-def _largest_gain(matrix: np.ndarray) -> float:
-    """Largest singular value, by an eigenvalue: as exact as by singular values, and faster."""
-    size = float(np.max(np.abs(matrix))) or 1.0
-    unit = np.asarray(matrix, np.float64) / size  # whose squares neither overflow nor vanish
-    square = unit @ unit.T if len(unit) < unit.shape[1] else unit.T @ unit
-    return size * math.sqrt(np.linalg.eigvalsh(square)[-1])
-
-
-def _bar(title: str, most: int, verbose: bool) -> Any:
-    return Bar(title, most) if verbose else nullcontext()
+        return diagram + (summary.html(self.model_) if self.__sklearn_is_fitted__() else "")

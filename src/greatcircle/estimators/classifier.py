@@ -1,4 +1,4 @@
-"""Classification."""
+"""The classifier: a scikit-learn estimator whose logits have a known Lipschitz bound."""
 
 import math
 from typing import Any, Self
@@ -6,28 +6,34 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted
 
 from greatcircle.data.checks import names_of
-from greatcircle.data.streams import Rows
+from greatcircle.data.rows import Rows
 from greatcircle.estimators.base import LipschitzEstimator
+from greatcircle.model import Model
 from greatcircle.objective import losses
 from greatcircle.objective.losses import Logistic, Loss, SoftmaxCrossEntropy
 from greatcircle.optimise import stopping
 from greatcircle.optimise.stopping import Rule
-from greatcircle.training.methods import Start
+from greatcircle.training.data import Names
+from greatcircle.training.methods import Initialisation
+from greatcircle.training.settings import FitSettings
+
+__all__ = ["LipschitzClassifier", "exact_labels"]
 
 LOGITS = 1.0
 """Root mean square of the logits at the start (`docs/estimators.md`)."""
 
-OF_THE_GUESS = 0.01
-"""A classifier has learnt all when its loss is this part of the loss of equal probabilities."""
+LOW_LOSS = 0.01
+"""Training loss, relative to that of equal probabilities, at which training ends."""
 
 
 class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     """Classification by a network whose logits have a known Lipschitz bound.
 
-    Two classes have one logit and the logistic loss, more have one each and softmax cross-entropy.
-    The logits' scale is part of the last layer's radius, and so of every bound.
+    Two classes have one logit and the logistic loss; more classes have one logit each and softmax
+    cross-entropy. The scale of the logits is part of the last layer's radius, and so of the bound.
 
     Parameters
     ----------
@@ -35,11 +41,11 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         Units of each hidden layer; "auto" is (100,).
     activation, method, scaling, radius, max_iter, tol, batch_size, warm_start, checkpoint
         As for `LipschitzRegressor`.
-    checkpoint_seconds, resume, callbacks, verbose, dtype, random_state
+    checkpoint_interval, resume, callbacks, verbose, dtype, random_state
         As for `LipschitzRegressor`.
     lipschitz
-        A Lipschitz bound on the logits that training never exceeds, per unit of X. With two
-        classes the decision cannot change within the logit's size over the bound of a row.
+        Budget for the Lipschitz bound of the logits, per unit of X. With two classes, the
+        decision for a row cannot change within the radius abs(logit) / bound.
     loss
         "auto", the cross-entropy, or a loss object.
     early_stopping, validation_fraction, n_iter_no_change
@@ -49,8 +55,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     Attributes
     ----------
     classes_ : array of the labels, in order
-        Numbers, bools or text. Different labels stay different: whole numbers up to 64 bits are
-        compared exactly, never as float64.
+        Numbers, bools or text. Whole numbers up to 64 bits are compared exactly, never as float64.
     weights_, network_, scaling_, history_, n_iter_, loss_, outcome_, reason_, certificate_
         As for `LipschitzRegressor`.
 
@@ -64,7 +69,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     True
     """
 
-    def _default_widths(self) -> tuple[int, ...]:
+    def _default_sizes(self) -> tuple[int, ...]:
         return (100,)
 
     def _checks_of_targets(self) -> dict[str, Any]:
@@ -88,20 +93,24 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             self.target_names_ = names_of(y)
         return rows
 
+    def _with_model(self, model: Model) -> Self:
+        self._learn_classes(model.classes)
+        return super()._with_model(model)
+
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
-        """Turn labels into 0 or 1 for two classes, otherwise one column for each class."""
+        """Return labels as 0 and 1 for two classes, otherwise as one column for each class."""
         y = exact_labels(y)
         check_classification_targets(y)
         if reset:
             self._learn_classes(y if classes is None else classes)
         labels, which = np.unique(y, return_inverse=True)
-        # As Python's numbers and text: NumPy would compare int64 with uint64 as float64.
+        # Python's numbers: NumPy would compare int64 with uint64 as float64.
         places = {label: place for place, label in enumerate(self.classes_.tolist())}
         unknown = [label for label in labels.tolist() if label not in places]
         if unknown:
             raise ValueError(
-                f"y has classes that were not there at the first fit: {unknown}; "
-                f"expected some of {self.classes_.tolist()}"
+                f"y has classes that the first fit did not have: {unknown}; expected some of "
+                f"{self.classes_.tolist()}"
             )
         place = np.array([places[label] for label in labels.tolist()])[which.ravel()]
         if len(places) == 2:
@@ -118,8 +127,11 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
         if len(self.classes_) < 2:
             known = "".join(f"one class, {label!r}" for label in self.classes_.tolist())
             raise ValueError(
-                f"y has {known or 'no class'}; a classifier needs at least two classes"
+                f"y has {known or 'no classes'}; a classifier needs at least two classes"
             )
+
+    def _names(self) -> Names:
+        return Names(self._feature_names(), self.target_names_, self.classes_)
 
     def _criterion(self, outputs: int) -> Loss:
         if not isinstance(self.loss, str) and self.loss is not None:
@@ -128,68 +140,69 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
             raise ValueError(f"loss is {self.loss!r}; expected 'auto' or a loss object")
         return Logistic() if outputs == 1 else SoftmaxCrossEntropy()
 
-    def _start(self, start: Start, outputs: int) -> Start:
-        """Logits of root mean square `LOGITS` at the start; classes are not centred.
+    def _initialisation(self, settings: FitSettings, outputs: int) -> Initialisation:
+        """Return initial logits of root mean square `LOGITS`; classes are not centred.
 
-        One-hot rows have norm one. A single column of 0 and 1 has less, which is near enough.
+        One-hot rows have norm one. A single column of 0 and 1 has less, which is close enough.
         """
-        return start._replace(centred=False, headroom=1 / (LOGITS * outputs**0.5))
+        target_gain = 1 / (LOGITS * outputs**0.5)
+        return settings.initialisation._replace(centred=False, target_gain=target_gain)
 
     def _strata(self, rows: Rows) -> np.ndarray | None:
         return rows.targets
 
-    def _enough(self, outputs: int) -> Rule | None:
-        """Classes that can be told apart have no lowest loss: a part of the guess's will do."""
+    def _low_loss(self, outputs: int) -> Rule | None:
+        """Stop at a fraction of the loss of equal probabilities.
+
+        Separable classes have no lowest loss.
+        """
         guess = math.log(max(outputs, 2))
-        return stopping.LossBelow(OF_THE_GUESS * guess) if self.tol != 0 else None
+        return stopping.LossBelow(LOW_LOSS * guess) if self.tol != 0 else None
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """One iteration on these rows; the first call decides scaling, network and classes.
+        """Take one iteration on these rows; the first call fixes scaling, network and classes.
 
         Parameters
         ----------
         X, y, sample_weight
             As for `fit`.
         classes
-            All labels there will ever be; needed in the first call, unless y has them all.
+            All labels of this and later calls; the first call needs it unless y has all of them.
         """
         return self._partial_fit(X, y, sample_weight, classes)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Logits: one for each class, or for two classes that of the second."""
+        """Return the logits: one for each class, or for two classes that of the second."""
         logits = self._outputs(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class."""
-        logits = self._outputs(X)
-        if logits.shape[1] == 1:
-            logits = np.hstack([np.zeros_like(logits), logits])
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        """Return the probability of each class."""
+        check_is_fitted(self)
+        return self.model_.predict_proba(self._validated(X, reset=False))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable class."""
-        most_probable = np.argmax(self.predict_proba(X), axis=1)
-        return self.classes_[most_probable]
+        """Predict the most probable class."""
+        check_is_fitted(self)
+        return self.model_.predict(self._validated(X, reset=False))
 
 
 def exact_labels(y: Any) -> Any:
-    """Labels of which no two are merged by a change of type.
+    """Return labels in a type in which different labels stay different.
 
-    NumPy and scikit-learn turn some whole numbers into float64, which cannot hold all of them: a
-    list with numbers on both sides of 2**63, or a nullable column of pandas. They refuse others:
+    NumPy and scikit-learn convert some whole numbers to float64, which cannot hold all of them: a
+    list with numbers on both sides of 2**63, or a nullable column of pandas. They reject others:
     whole numbers in an array of objects. And a list of 1 and "1" becomes text.
 
     Returns
     -------
-    y itself where its type is safe, otherwise an array of int64, uint64 or bool.
+    y itself if its type is safe, otherwise an array of int64, uint64 or bool.
     """
     if isinstance(getattr(y, "dtype", None), np.dtype) and y.dtype != object:
         return y
     try:
         values = np.array(y, dtype=object)
-    except ValueError:  # rows of unequal length, which scikit-learn names
+    except ValueError:  # rows of unequal length, which scikit-learn reports
         return y
     kinds = {_kind(value) for value in values.flat}
     if kinds == {int}:
@@ -214,7 +227,7 @@ def _kind(value: Any) -> type:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    """Whole numbers as int64, or as uint64 where they need it."""
+    """Return whole numbers as int64, or as uint64 if they need it."""
     least, most = min(values.flat), max(values.flat)
     for kind in (np.int64, np.uint64):
         if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:

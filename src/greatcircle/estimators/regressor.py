@@ -1,14 +1,18 @@
-"""Regression."""
+"""The regressor: a scikit-learn estimator with a known Lipschitz bound."""
 
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from greatcircle.data.checks import OF_TEXT
+from greatcircle.data.checks import TEXT_TARGETS
 from greatcircle.estimators.base import LipschitzEstimator
+from greatcircle.model import Model
 from greatcircle.objective import losses
 from greatcircle.objective.losses import Loss, Squared
+from greatcircle.training.data import Names
+
+__all__ = ["LipschitzRegressor"]
 
 LOSSES = ("squared", "huber")
 
@@ -24,55 +28,55 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         One of `greatcircle.activations.ACTIVATIONS`, or a declared `Activation`.
     method
         "auto"; "ad", the paper's Method 1; "mm", its Method 2; or a pair (direction, step) of
-        names or of objects. The paper's methods start by its Algorithm 1 (no biases, radius 1).
+        names or of objects. The paper's methods start with its Algorithm 1 (no biases, radius 1).
     scaling
-        "standard": inputs standardised, a bound that holds everywhere. "paper": each row to norm
-        one, a bound per unit of x/‖x‖. "max": everything divided by the largest norm. None leaves
-        it to the method: "paper" for the paper's, otherwise "standard".
+        "standard": inputs standardised, a bound that holds everywhere. "paper": each row scaled to
+        norm one, a bound per unit of x/‖x‖. "max": everything divided by the largest norm. None
+        leaves it to the method: "paper" for the paper's, otherwise "standard".
     lipschitz
-        A budget: the certified bound of the fitted model, `certificate_.value`, is at most this, in
-        units of y per unit of X, and as much of it is used as lowers the loss (`docs/bounded.md`).
-        Not for `scaling="paper"`, which has no global bound.
+        A budget: the largest certified bound that the fitted model may have, in units of y per unit
+        of X. Training uses as much of it as lowers the loss (`docs/bounded.md`). Not for
+        `scaling="paper"`, which has no global bound.
     loss
-        "squared" (which "auto" means) or "huber", or a loss object. A loss sees outputs and
-        targets in the units of y, so Huber's `delta` is in those.
+        "squared" (also "auto") or "huber", or a loss object. A loss sees outputs and targets in the
+        units of y, so Huber's `delta` is in those units.
     radius
         Frobenius norm of each weight matrix: one number, or one for each layer. None leaves it to
-        the method. With another loss than the squared one, the last layer's is multiplied by the
-        scale of the targets.
+        the method. With another loss than the squared one, the radius of the last layer is
+        multiplied by the scale of the targets.
     max_iter
-        Most iterations.
+        Largest number of iterations.
     tol
-        Stop when ten iterations together gain less than this part of the loss; 0 never does. None
-        leaves it to the method: 2e-3 for "auto" and pairs, 0 for the paper's.
+        Stop when ten iterations together gain less than this fraction of the loss; 0 never stops.
+        None leaves it to the method: 2e-3 for "auto" and pairs, 0 for the paper's.
     batch_size
-        Rows of the first batches. Batches grow as soon as they can no longer tell the way from
-        their noise, and in the end all rows take part (`docs/batches.md`). None trains on all rows
-        from the start, or, with data that memory cannot hold, on batches of a size of our choice.
-        "auto" is None up to 32,768 rows, for the paper's methods and where a fit goes on by
-        `warm_start`; otherwise training starts with a chunk of the rows.
+        Number of rows of the first batches. Batches grow when gradient noise dominates, and finally
+        all rows are used (`docs/batches.md`). None trains on all rows from the start, or, with data
+        larger than memory, on batches of a default size. "auto" is None up to 32,768 rows, for the
+        paper's methods and for a warm start; otherwise training starts with a chunk of the rows.
     early_stopping
-        Hold out a part of the rows, stop when its loss has not fallen for `n_iter_no_change`
-        iterations, and keep the weights with which it was lowest.
+        Hold out part of the rows, stop when its loss has not fallen for `n_iter_no_change`
+        iterations, and keep the weights with the lowest one.
     validation_fraction
-        How large that part is; with data that memory cannot hold, of 100,000 rows.
+        Fraction of the rows to hold out; with data larger than memory, of 100,000 rows.
     n_iter_no_change
-        How long to wait.
+        Number of iterations to wait for a lower validation loss.
     warm_start
-        Whether `fit` goes on from the weights, the scaling and the curvature of the last fit.
+        Whether `fit` continues from the weights, the scaling and the direction state of the last
+        fit.
     checkpoint
-        Folder for a checkpoint of training, written whenever `checkpoint_seconds` have gone by, and
-        at the end.
-    checkpoint_seconds
-        Least time between two of them.
+        Folder for a checkpoint of training, written at most once per `checkpoint_interval`, and at
+        the end.
+    checkpoint_interval
+        Least number of seconds between two writes.
     resume
-        Whether to go on from the checkpoint in that folder, bit for bit as if training had not
-        been cut short. Data and parameters must be the same, but for `max_iter`, `tol` and what
-        does not change the result; an iterator of batches must start from the beginning. Without a
-        checkpoint training begins anew.
+        Whether to resume an interrupted fit from the checkpoint in that folder, with bit-identical
+        results. Data and parameters must be the same, except `max_iter`, `tol` and what does not
+        change the result; an iterator of batches must start from the beginning. Without a
+        checkpoint in the folder, training starts from the beginning.
     callbacks
-        Functions called after each iteration with its row of `history_`, see
-        `greatcircle.record.Record`; one that returns True ends training.
+        Functions called after each iteration with its row of `history_`, a
+        `greatcircle.optimise.record.Record`; one that returns True ends training.
     verbose
         Whether to show a progress bar.
     dtype
@@ -82,16 +86,21 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
 
     Attributes
     ----------
+    model_ : greatcircle.model.Model
+        The fitted model as NumPy arrays, with `predict` and `jacobian`; it does not need JAX.
+    certificate_ : Certificate
+        The tightest bound that multipliers prove, in units of y per unit of X (with
+        `scaling="paper"` for ‖x‖ ≥ 1); `lipschitz_bound_` is its value.
     weights_ : tuple of arrays, (fan_in, fan_out) each
     network_ : Network
     scaling_ : Scaling
-    target_names_ : tuple of str, names of the targets where y has any, otherwise empty
-    history_ : table of the iterations, a dict of columns (`greatcircle.watch.History`)
+    target_names_ : tuple of str, empty if the targets have no names
+    history_ : History
+        Table of the iterations, a dict of columns.
     n_iter_ : int
-    loss_ : float, in the units of y where the loss has units
-    outcome_, reason_ : str, how training ended, in one word and in several
-    certificate_ : Certificate, the tightest bound that multipliers prove, in units of y per unit of
-        X (with `scaling="paper"` for ‖x‖ ≥ 1)
+    loss_ : float, in the units of y if the loss has units
+    outcome_, reason_ : str
+        How training ended, in one word and in a sentence.
 
     Examples
     --------
@@ -103,23 +112,32 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     (2000, 3)
     """
 
-    def _default_widths(self) -> tuple[int, ...]:
+    def _default_sizes(self) -> tuple[int, ...]:
         return (25, 30, 15)
+
+    def _with_model(self, model: Model) -> Self:
+        self._single_output, self._outputs_seen = model.single_output, model.sizes[-1]
+        return super()._with_model(model)
 
     def _encoded(self, y: Any, reset: bool, classes: Any = None) -> np.ndarray:
         try:
             targets = np.asarray(y, np.float64)
         except ValueError:
-            raise ValueError(OF_TEXT) from None
+            raise ValueError(TEXT_TARGETS) from None
         if reset:
             self._single_output = targets.ndim == 1
         targets = targets.reshape(len(targets), -1)
-        if not reset and targets.shape[1] != self.network_.sizes[-1]:
+        if reset:
+            self._outputs_seen = targets.shape[1]
+        if not reset and targets.shape[1] != self._outputs_seen:
             raise ValueError(
                 f"y has {targets.shape[1]} columns, but {type(self).__name__} was fitted with "
-                f"{self.network_.sizes[-1]}: give the same targets, or a new estimator"
+                f"{self._outputs_seen}: pass the same targets, or fit a new estimator"
             )
         return targets
+
+    def _names(self) -> Names:
+        return Names(self._feature_names(), self.target_names_, single_output=self._single_output)
 
     def _criterion(self, outputs: int) -> Loss:
         if isinstance(self.loss, str) and self.loss not in ("auto", *LOSSES):
@@ -134,13 +152,13 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         )
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """One iteration on these rows; the first call decides scaling and network.
+        """Take one iteration on these rows; the first call fixes scaling and network.
 
-        What the direction has learnt of the curvature goes from one call to the next.
+        The direction keeps its state from one call to the next.
         """
         return self._partial_fit(X, y, sample_weight)
 
     def predict(self, X: Any) -> np.ndarray:
-        """Targets for rows X, in the units of the training targets."""
+        """Predict the targets of rows X, in the units of the training targets."""
         outputs = self._outputs(X)
         return outputs[:, 0] if self._single_output else outputs

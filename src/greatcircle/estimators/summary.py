@@ -1,59 +1,78 @@
-"""What a notebook shows of a fitted model: a few numbers, and the loss as a small plot."""
+"""HTML summary of a fitted model for notebooks: key numbers, and the loss as a small plot."""
 
-from typing import Any
+from html import escape
 
 import numpy as np
-from jinja2 import Environment
+
+from greatcircle.model import Model
+
+__all__ = ["html"]
 
 WIDTH, HEIGHT = 240, 60
 
-_PAGE = Environment(autoescape=True).from_string("""
-<div style="display:flex;flex-wrap:wrap;gap:2em;align-items:center;margin:.5em 0;\
-font:13px system-ui,sans-serif">
-<table style="border-collapse:collapse;font-size:13px">
-{% for name, value in facts %}<tr>\
-<td style="padding:0 1em 0 0;opacity:.7;white-space:nowrap;text-align:left">{{ name }}</td>\
-<td style="text-align:left">{{ value }}</td></tr>
-{% endfor %}</table>
-{% if points %}<div style="flex:none;width:{{ width }}px">\
-<svg width="{{ width }}" height="{{ height }}" role="img" \
-aria-label="loss by iteration, from {{ first }} to {{ last }}">
-<polyline points="{{ points }}" fill="none" stroke="#2a6fbb" stroke-width="1.5"/>
-{% if unseen %}<polyline points="{{ unseen }}" fill="none" stroke="#c2571a" stroke-width="1.5"/>
-{% endif %}</svg>
-<div style="font-size:11px;opacity:.7">loss by iteration, {{ first }} to {{ last }}\
-{% if unseen %}; orange: on unseen rows{% endif %}</div></div>{% endif %}
-</div>""")
 
-
-def html(model: Any) -> str:
-    """Summary of a fitted estimator, as a piece of HTML that needs nothing else."""
-    history = model.history_
-    curves = [history["loss"], history["validation_loss"]]
-    values = np.concatenate(curves)
-    values = values[np.isfinite(values) & (values > 0)]
-    parameters = sum(np.size(w) for w in model.weights_)
+def html(model: Model) -> str:
+    """Return the summary as self-contained HTML."""
     facts = [
-        ("network", "-".join(map(str, model.network_.sizes)) + f", {parameters} parameters"),
-        ("Lipschitz bound", f"{model.certificate_.value:.4g}"),
-        ("loss", f"{model.loss_:.4g}"),
-        ("iterations", f"{model.n_iter_}, {history['seconds'].sum():.2f} s"),
-        ("ended", model.reason_),
+        ("network", f"{'-'.join(map(str, model.sizes))}, {_parameters(model)} parameters"),
+        ("Lipschitz bound", f"{model.certificate.value:.4g}"),
     ]
-    points, unseen = (_points(curve, values) for curve in curves)
-    first, last = (f"{history['loss'][i]:.3g}" if len(history["loss"]) else "" for i in (0, -1))
-    return _PAGE.render(
-        facts=facts, points=points, unseen=unseen, first=first, last=last, width=WIDTH,
-        height=HEIGHT,
-    )  # fmt: skip
+    plot = ""
+    if training := model.training:
+        history = training.history
+        iterations, seconds = len(history["iteration"]), history["seconds"].sum()
+        facts += [
+            ("loss", f"{training.loss:.4g}"),
+            ("iterations", f"{iterations}, {seconds:.2f} s"),
+            ("end of training", training.reason),
+        ]
+        plot = _plot(history["loss"], history["validation_loss"])
+    rows = "\n".join(
+        '<tr><td style="padding:0 1em 0 0;opacity:.7;white-space:nowrap;text-align:left">'
+        f'{name}</td><td style="text-align:left">{escape(value)}</td></tr>'
+        for name, value in facts
+    )
+    return (
+        '<div style="display:flex;flex-wrap:wrap;gap:2em;align-items:center;margin:.5em 0;'
+        'font:13px system-ui,sans-serif">\n'
+        f'<table style="border-collapse:collapse;font-size:13px">\n{rows}\n</table>\n{plot}</div>'
+    )
+
+
+def _parameters(model: Model) -> int:
+    return sum(np.size(w) for w in model.weights)
+
+
+def _plot(loss: np.ndarray, validation: np.ndarray) -> str:
+    """Return both losses as lines on a logarithmic scale; nothing without two positive losses."""
+    drawn = [curve for curve in (loss, validation) if np.sum(_drawable(curve)) >= 2]
+    if not _drawable(loss).sum() >= 2:
+        return ""
+    values = np.concatenate([curve[_drawable(curve)] for curve in (loss, validation)])
+    lines = "".join(
+        f'<polyline points="{_points(curve, values)}" fill="none" stroke="{colour}" '
+        'stroke-width="1.5"/>'
+        for curve, colour in zip(drawn, ("#2a6fbb", "#c2571a"), strict=False)
+    )
+    first, last = (f"{value:.3g}" for value in loss[[0, -1]])
+    note = "; orange: validation rows" if len(drawn) > 1 else ""
+    return (
+        f'<div style="flex:none;width:{WIDTH}px">'
+        f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" '
+        f'aria-label="loss by iteration, from {first} to {last}">{lines}</svg>'
+        f'<div style="font-size:11px;opacity:.7">loss by iteration, {first} to {last}{note}</div>'
+        "</div>"
+    )
+
+
+def _drawable(curve: np.ndarray) -> np.ndarray:
+    return np.isfinite(curve) & (curve > 0)
 
 
 def _points(curve: np.ndarray, values: np.ndarray) -> str:
-    """A polyline on a logarithmic scale; empty where there is nothing to draw."""
-    good = np.isfinite(curve) & (curve > 0)
-    if np.sum(good) < 2:
-        return ""
+    """Return the points of a line; the scale covers all `values`."""
+    kept = _drawable(curve)
     low, high = np.log(values.min()), np.log(values.max())
-    x = np.linspace(2, WIDTH - 2, len(curve))[good]
-    y = 2 + (HEIGHT - 4) * (high - np.log(curve[good])) / max(high - low, 1e-9)
+    x = np.linspace(2, WIDTH - 2, len(curve))[kept]
+    y = 2 + (HEIGHT - 4) * (high - np.log(curve[kept])) / max(high - low, 1e-9)
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))

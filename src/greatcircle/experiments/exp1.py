@@ -5,38 +5,73 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle.experiments.run import PAPER_HIDDEN
-from greatcircle.experiments.sweep import Job, Row
-from greatcircle.figures.curves import Panel
+from greatcircle.experiments.run import PAPER_HIDDEN, Job, job_of
+from greatcircle.experiments.sweep import Row
+from greatcircle.figures.tables import LearningCurves
 from greatcircle.training.methods import METHODS
+
+__all__ = ["HEADINGS", "ITERATIONS", "SEEDS", "TITLES", "curves", "jobs", "summary", "table_rows"]
 
 ITERATIONS = {"ad": 200, "mm": 3000}
 SEEDS = 40
 TITLES = {"ad": "Method 1 (AD)", "mm": "Method 2 (MM)"}
+HEADINGS = ("", "train RMS", "test RMS", "seconds", "steps", "seeds")
 
 
 def jobs(
     methods: Sequence[str], seeds: int, iterations: Mapping[str, int] = ITERATIONS
 ) -> list[Job]:
-    """All runs: each method with that many seeds."""
+    """Return all runs: each method with each seed."""
     return [
-        Job(
-            direction=METHODS[method].direction,
-            step=METHODS[method].step,
-            start=METHODS[method].start,
-            scaling=METHODS[method].scaling,
-            hidden=PAPER_HIDDEN,
-            iterations=iterations[method],
-            seed=seed,
-        )
+        job_of(method, PAPER_HIDDEN, iterations[method], seed)
         for method in methods
         for seed in range(seeds)
     ]
 
 
-def by_method(rows: Mapping[Job, Row]) -> dict[str, list[Row]]:
-    """Results that ended well, for each method."""
-    names = {METHODS[name].step: name for name in ITERATIONS}
+def summary(rows: Mapping[Job, Row], layers: Sequence[int]) -> dict[str, Any]:
+    """Return Table 1 with the keys of `reference.json`."""
+    methods = _by_method(rows)
+    return {
+        "layers": list(layers),
+        "seeds": max(map(len, methods.values()), default=0),
+        **{method: _summary_of(results) for method, results in methods.items()},
+    }
+
+
+def table_rows(ours: Mapping[str, Any], paper: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Return the rows of Table 1 as text: each method, followed by the paper's numbers."""
+    return [
+        (title, *_text(numbers[method], numbers["seeds"]))
+        for method in TITLES
+        if method in ours
+        for title, numbers in ((TITLES[method], ours), ("  paper", paper))
+    ]
+
+
+def curves(rows: Mapping[Job, Row]) -> dict[str, LearningCurves]:
+    """Return the learning curves of each method, one row per seed, as in Figure 1.
+
+    A run that ended early keeps its last value.
+    """
+
+    def stacked(results: Sequence[Row], name: str) -> np.ndarray:
+        longest = max(len(r[name]) for r in results)
+        return np.array([np.pad(r[name], (0, longest - len(r[name])), "edge") for r in results])
+
+    return {
+        method: LearningCurves(
+            TITLES[method],
+            *(stacked(results, n) for n in ("train_objective", "test_objective", "angle")),
+            seeds=range(len(results)),
+        )
+        for method, results in _by_method(rows).items()
+    }
+
+
+def _by_method(rows: Mapping[Job, Row]) -> dict[str, list[Row]]:
+    """Return the results of each method, without failed runs."""
+    names: dict[Any, str] = {METHODS[name].step: name for name in ITERATIONS}
     grouped: dict[str, list[Row]] = {}
     for job, row in rows.items():
         if "result" in row:
@@ -44,18 +79,8 @@ def by_method(rows: Mapping[Job, Row]) -> dict[str, list[Row]]:
     return grouped
 
 
-def summary(rows: Mapping[Job, Row], layers: Sequence[int]) -> dict[str, Any]:
-    """Table 1, in the layout of the paper's `reference.json`."""
-    methods = by_method(rows)
-    return {
-        "layers": list(layers),
-        "seeds": max(map(len, methods.values()), default=0),
-        **{method: method_summary(results) for method, results in methods.items()},
-    }
-
-
-def method_summary(results: Sequence[Row]) -> dict[str, Any]:
-    """One row of Table 1: mean and standard deviation over the seeds."""
+def _summary_of(results: Sequence[Row]) -> dict[str, Any]:
+    """Return one row of Table 1: mean and standard deviation over the seeds."""
 
     def spread(name: str) -> list[float]:
         values = np.array([r[name] for r in results])
@@ -74,20 +99,7 @@ def method_summary(results: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def panels(rows: Mapping[Job, Row]) -> dict[str, Panel]:
-    """Figure 1: a panel for each method, a row for each seed.
-
-    A run that ended early stands still at its last value.
-    """
-
-    def stacked(results: Sequence[Row], name: str) -> np.ndarray:
-        longest = max(len(r[name]) for r in results)
-        return np.array([np.pad(r[name], (0, longest - len(r[name])), "edge") for r in results])
-
-    return {
-        method: Panel(
-            TITLES[method],
-            *(stacked(results, n) for n in ("train_objective", "test_objective", "angle")),
-        )
-        for method, results in by_method(rows).items()
-    }
+def _text(method: Mapping[str, Any], seeds: int) -> tuple[str, ...]:
+    errors = [f"{method[k][0]:.4f} ± {method[k][1]:.4f}" for k in ("train_rms", "test_rms")]
+    seconds = f"{method['seconds'][0]:.1f} ± {method['seconds'][1]:.1f}"
+    return *errors, seconds, str(method["iterations"]), str(method.get("seeds", seeds))

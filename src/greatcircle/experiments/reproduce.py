@@ -1,36 +1,40 @@
-"""From a list of jobs to a folder with everything: store, results, figures."""
+"""Results of a rerun experiment: summary, figures and report, beside the paper's numbers."""
 
 import json
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from greatcircle import report
-from greatcircle._runtime import versions as provenance
-from greatcircle.datasets import Table
+from greatcircle._runtime import versions
+from greatcircle.data.table import Table
 from greatcircle.experiments import exp1, exp2
-from greatcircle.experiments.run import paper_numbers
-from greatcircle.experiments.sweep import Job, Row, Store, fingerprint
-from greatcircle.figures import curves as figures
+from greatcircle.experiments.run import Job, paper_numbers
+from greatcircle.experiments.sweep import Row, Store, fingerprint
+from greatcircle.figures import files as figure_files
+from greatcircle.figures import heatmaps as heatmap_figures
+from greatcircle.figures import learning_curves as curve_figures
+from greatcircle.figures.tables import GridComparison, LearningCurves
+from greatcircle.report.charts.heatmaps import heatmaps
+from greatcircle.report.charts.learning_curves import learning_curves
 
-STORE = "runs.jsonl"
+__all__ = ["files", "results", "store"]
 
 
 def store(folder: Path) -> Store:
-    """Where the runs of an experiment are kept."""
-    return Store(folder / STORE)
+    """Return the store of the runs of an experiment."""
+    return Store(folder / "runs.jsonl")
 
 
 def results(experiment: str, table: Table, rows: Mapping[Job, Row], *, data: str) -> dict[str, Any]:
-    """What happened, in the layout of the paper's `reference.json`."""
+    """Return the content of `results.json`, with the keys of `reference.json`."""
     layers = (len(table.inputs), *next(iter(rows)).hidden, len(table.targets))
     summary = exp1.summary(rows, layers) if experiment == "exp1" else exp2.summary(rows)
     return {
-        "source": f"greatcircle {version('greatcircle')}",
-        "machine": provenance.machine("float32", "one thread for each run"),
+        "source": f"greatcircle {versions.versions()['greatcircle']}",
+        "machine": versions.machine("float32", "one thread per run"),
         "data": data,
         "data_fingerprint": fingerprint(table),
         "rows": len(table),
@@ -39,34 +43,25 @@ def results(experiment: str, table: Table, rows: Mapping[Job, Row], *, data: str
     }
 
 
-def write(
-    experiment: str,
-    folder: Path,
-    rows: Mapping[Job, Row],
-    summary: dict[str, Any],
-    command: str,
-) -> list[Path]:
-    """`results.json`, the figures as PNG and PDF, and `report.html`; the files written."""
-    path = folder / "results.json"
-    path.write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
-    written = [path]
+def files(
+    experiment: str, rows: Mapping[Job, Row], summary: dict[str, Any], command: str
+) -> dict[str, bytes]:
+    """Return `results.json`, the figures as PNG and PDF, and `report.html`."""
     paper = paper_numbers()
+    ours, theirs = (x[f"experiment_{experiment[-1]}"] for x in (summary, paper))
     if experiment == "exp1":
-        panels = exp1.panels(rows)
-        figure = figures.learning_curves(list(panels.values()))
-        written += figures.save(figure, folder / "learning_curves")
-        sections = _sections_1(summary["experiment_1"], paper["experiment_1"], panels)
+        curves = exp1.curves(rows)
+        stem, figure = "learning_curves", curve_figures.learning_curves(list(curves.values()))
+        sections = _curve_sections(ours, theirs, curves)
     else:
-        ours = summary["experiment_2"]
-        figure = figures.heatmaps(ours, paper["experiment_2"], exp2.QUANTITIES)
-        written += figures.save(figure, folder / "heatmaps")
-        sections = _sections_2(ours, paper["experiment_2"])
+        grids = exp2.grids(ours, theirs)
+        stem, figure = "heatmaps", heatmap_figures.heatmaps(list(grids.values()))
+        sections = [_grid_section(grid, ours["seeds"]) for grid in grids.values()]
     page = report.Report(
         title=f"Experiment {experiment[-1]} of the paper, rerun",
         lead='Cho & Shin, "Automatic Optimisation of Normalised Neural Networks", L4DC 2024: '
         f"rerun by greatcircle on {summary['data']} ({summary['rows']} rows), beside the "
-        "published numbers. Other data than the paper's give other numbers: compare the level "
-        "and the trends.",
+        "published numbers. On data other than the paper's, compare levels and trends.",
         sections=sections,
         command=command,
         facts=[
@@ -77,69 +72,42 @@ def write(
             ("the paper's machine", paper["machine"]),
         ],
     )
-    return [*written, report.write(page, folder / "report.html")]
+    return {
+        "results.json": (json.dumps(summary, indent=2) + "\n").encode("utf-8"),
+        **{f"{stem}{suffix}": data for suffix, data in figure_files.encode(figure).items()},
+        "report.html": report.render(page).encode("utf-8"),
+    }
 
 
-def _sections_1(
-    ours: dict[str, Any], paper: dict[str, Any], panels: Mapping[str, figures.Panel]
+def _curve_sections(
+    ours: dict[str, Any], paper: dict[str, Any], curves: Mapping[str, LearningCurves]
 ) -> list[report.Section]:
-    """Table 1, then Figure 1 for each method."""
+    """Return Table 1, then Figure 1 for each method."""
     table = report.TableBlock(
-        headings=("", "train RMS [N]", "test RMS [N]", "seconds", "iterations", "seeds"),
-        rows=[
-            (name, *_numbers(numbers[method], numbers["seeds"]))
-            for method in panels
-            for name, numbers in ((exp1.TITLES[method], ours), ("paper", paper))
-        ],
-        caption="Mean ± standard deviation over the seeds.",
+        headings=exp1.HEADINGS,
+        rows=exp1.table_rows(ours, paper),
+        caption="RMS in N, mean ± standard deviation over the seeds.",
     )
-    curves = [
-        report.Section(
-            panel.title,
-            charts=[
-                report.Chart(
-                    report.learning_curves(
-                        panel.title,
-                        list(range(len(panel.train))),
-                        panel.train,
-                        panel.test,
-                        panel.angle,
-                    ),
-                    "Training and test objective of the scaled problem, and the computed angle.",
-                    f"The training objective falls from {panel.train[:, 0].mean():.2e} to "
-                    f"{panel.train[:, -1].mean():.2e} in {panel.train.shape[1] - 1} iterations.",
-                )
-            ],
+    sections = [report.Section("Errors and times", tables=[table])]
+    for method in curves.values():
+        chart = report.Chart(
+            learning_curves(method),
+            "Training and test objective of the scaled problem, and the computed angle.",
+            f"The training objective falls from {method.train[:, 0].mean():.2e} to "
+            f"{method.train[:, -1].mean():.2e} in {method.train.shape[1] - 1} iterations.",
         )
-        for panel in panels.values()
-    ]
-    return [report.Section("Errors and times", tables=[table]), *curves]
-
-
-def _numbers(method: dict[str, Any], seeds: int) -> tuple[str, ...]:
-    spread = [f"{method[k][0]:.4f} ± {method[k][1]:.4f}" for k in ("train_rms", "test_rms")]
-    seconds = f"{method['seconds'][0]:.2f} ± {method['seconds'][1]:.2f}"
-    return *spread, seconds, str(method["iterations"]), str(method.get("seeds", seeds))
-
-
-def _sections_2(ours: dict[str, Any], paper: dict[str, Any]) -> list[report.Section]:
-    """Heatmaps of each quantity."""
-    sections = []
-    for name, label in exp2.QUANTITIES.items():
-        mine, theirs = (np.array(x[name], np.float64) for x in (ours, paper))
-        word, _, unit = label.partition(" [")
-        figure = report.heatmaps(
-            ours["depths"],
-            ours["widths"],
-            mine,
-            theirs,
-            word,
-            unit.rstrip("]") or "s",
-            log=name == "seconds",
-        )
-        description = (
-            f"Mean over {ours['seeds']} seeds, from {np.nanmin(mine):.3f} to "
-            f"{np.nanmax(mine):.3f}; the paper's go from {theirs.min():.3f} to {theirs.max():.3f}."
-        )
-        sections.append(report.Section(label, charts=[report.Chart(figure, label, description)]))
+        sections.append(report.Section(method.title, charts=[chart]))
     return sections
+
+
+def _grid_section(grid: GridComparison, seeds: int) -> report.Section:
+    """Return the heatmaps of one quantity, as in Figure 2."""
+    title = f"{grid.label} [{grid.unit}]"
+    (low, high), (paper_low, paper_high) = (
+        (np.nanmin(cells), np.nanmax(cells)) for cells in (grid.ours, grid.paper)
+    )
+    description = (
+        f"Mean over {seeds} seeds, from {low:.3f} to {high:.3f}; the paper's values are from "
+        f"{paper_low:.3f} to {paper_high:.3f}."
+    )
+    return report.Section(title, charts=[report.Chart(heatmaps(grid), title, description)])

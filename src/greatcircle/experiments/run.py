@@ -1,4 +1,4 @@
-"""One training run as the paper does it: split, Algorithm 1, descent, errors in newtons."""
+"""One training run of the experiments: split, scale, train, and measure errors and bounds."""
 
 import json
 from collections.abc import Callable
@@ -9,121 +9,133 @@ from typing import Any
 import numpy as np
 
 from greatcircle import certificate
-from greatcircle.datasets import Table
+from greatcircle.data.table import Table
 from greatcircle.objective.problem import Problem
-from greatcircle.optimise.directions import Direction, Steepest
-from greatcircle.optimise.loop import descend
+from greatcircle.optimise.descent import descend
+from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.record import Record
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import DecreaseBelow, MaxIter
-from greatcircle.training.methods import STARTS, Start, begin
+from greatcircle.training.initialisation import initial_network
+from greatcircle.training.methods import (
+    DIRECTIONS,
+    INITIALISATIONS,
+    METHODS,
+    STEPS,
+    Initialisation,
+)
+
+__all__ = ["PAPER_HIDDEN", "TRAIN_FRACTION", "Job", "Run", "job_of", "paper_numbers", "train"]
 
 TRAIN_FRACTION = 0.8
 PAPER_HIDDEN = (25, 30, 15)
-STEEPEST = Steepest()
 
 
 @dataclass(frozen=True)
+class Job:
+    """Settings of a run: together with the data and the software they determine its result.
+
+    `direction`, `step` and `start` are names in `training.methods`; benchmarks also pass objects.
+    """
+
+    direction: str | Direction | None
+    step: str | Step
+    start: str | Initialisation
+    scaling: str
+    hidden: tuple[int, ...]
+    iterations: int
+    seed: int
+    """Determines the split and the initial weights."""
+    tol: float = 0.0
+    """Stops a run that converges, as in `LipschitzRegressor`; 0 never does, as in the paper."""
+
+
+@dataclass(frozen=True, eq=False)
 class Run:
-    """What one run gave. Errors are in the units of the targets."""
+    """Result of a run. Errors are in the units of the targets."""
 
     train_rms: float
     test_rms: float
     iterations: int
     seconds: float
-    """Of the iterations alone: neither compilation nor the test objective is counted."""
+    """Time of the iterations, without compilation and without evaluating the test objective."""
     setup_seconds: float
-    """Compilation, where this process has not compiled the same shapes before."""
+    """Time of compilation, unless this process has compiled the same shapes before."""
     bound_a_priori: float
     """∏μ_i, in units of the targets per unit of x/‖x‖, or per standard deviation of the inputs."""
     bound: float
     """∏‖W_i‖_op after training, in the same units."""
     outcome: str
     halvings: int
-    """How often an angle was halved, in all."""
+    """Total number of halvings of the angle."""
     train_objective: np.ndarray
     """Before the first iteration and after each."""
     test_objective: np.ndarray
     angle: np.ndarray
 
 
+def job_of(method: str, hidden: tuple[int, ...], iterations: int, seed: int) -> Job:
+    """Return the job of a method in `training.methods.METHODS`."""
+    m = METHODS[method]
+    return Job(m.direction, m.step, m.initialisation, m.scaling, hidden, iterations, seed, m.tol)
+
+
 def paper_numbers() -> dict[str, Any]:
-    """The published numbers, as `reference.json` in this folder has them."""
+    """Return the published numbers from `reference.json`."""
     text = (resources.files("greatcircle.experiments") / "reference.json").read_text("utf-8")
     return json.loads(text)
 
 
-def train(
-    table: Table,
-    *,
-    step: Step,
-    iterations: int,
-    seed: int,
-    direction: Direction | None = STEEPEST,
-    scaling: str = "paper",
-    start: Start = STARTS["paper"],
-    hidden: tuple[int, ...] = PAPER_HIDDEN,
-    tol: float = 0.0,
-    progress: Callable[[Record], None] | None = None,
-) -> Run:
-    """Split, scale, train and test; the seed decides the split and the initial weights.
-
-    By default as the paper does it; `direction=None` is the library's choice. `tol` ends a run as
-    in `LipschitzRegressor`.
-    """
-    split_rng, weights_rng = np.random.default_rng(seed).spawn(2)
+def train(table: Table, job: Job, progress: Callable[[Record], None] | None = None) -> Run:
+    """Split the table, scale, train and test; call `progress` after each iteration."""
+    split_rng, weights_rng = np.random.default_rng(job.seed).spawn(2)
     X, y = table.X, table.y
-    order = split_rng.permutation(len(X))
-    split = int(TRAIN_FRACTION * len(X))
-    train_rows, test_rows = order[:split], order[split:]
-
-    network, weights, fitted_scaling = begin(
-        start,
-        (X.shape[1], *hidden, y.shape[1]),
+    train_rows, test_rows = np.split(split_rng.permutation(len(X)), [int(TRAIN_FRACTION * len(X))])
+    network, weights, scaling = initial_network(
+        INITIALISATIONS[job.start] if isinstance(job.start, str) else job.start,
+        (X.shape[1], *job.hidden, y.shape[1]),
         X[train_rows],
         y[train_rows],
         weights_rng,
-        scaling=scaling,
+        scaling=job.scaling,
     )
-    scaled_X, scaled_y = fitted_scaling.inputs(X), fitted_scaling.targets(y)
-    fitted = Problem(network, scaled_X[train_rows], scaled_y[train_rows])
-    unseen = Problem(network, scaled_X[test_rows], scaled_y[test_rows])
-    test_objective = [float(unseen.loss(weights))]
+    inputs, targets = scaling.inputs(X), scaling.targets(y)
+    training = Problem(network, inputs[train_rows], targets[train_rows])
+    test = Problem(network, inputs[test_rows], targets[test_rows])
+    test_objective = [float(test.loss(weights))]
 
-    def watch(record: Record, weights: Any) -> None:
-        test_objective.append(float(unseen.loss(weights)))
+    def callback(record: Record, weights: Any) -> None:
+        test_objective.append(float(test.loss(weights)))
         if progress:
             progress(record)
 
     result = descend(
-        fitted,
+        training,
         weights,
-        direction=direction,
-        step=step,
-        stop=MaxIter(iterations) | DecreaseBelow(tol),
-        callback=watch,
+        direction=DIRECTIONS[job.direction] if isinstance(job.direction, str) else job.direction,
+        step=STEPS[job.step] if isinstance(job.step, str) else job.step,
+        stop=MaxIter(job.iterations) | DecreaseBelow(job.tol),
+        callback=callback,
     )
     if result.outcome == "interrupted":
-        raise KeyboardInterrupt  # a run cut short is no result of an experiment
+        raise KeyboardInterrupt  # a partial run is not a result of an experiment
     history = result.history
 
     def rms(rows: np.ndarray) -> float:
-        outputs = fitted_scaling.outputs(network.predict(result.weights, scaled_X[rows]))
+        outputs = scaling.outputs(network.predict(result.weights, inputs[rows]))
         return float(np.sqrt(np.mean(np.sum((outputs - y[rows]) ** 2, axis=1))))
 
     matrices = network.linear(result.weights)
+    frobenius = certificate.frobenius(matrices, orientation="in-out").value
+    spectral = certificate.spectral(matrices, orientation="in-out").value
     return Run(
         train_rms=rms(train_rows),
         test_rms=rms(test_rows),
         iterations=len(result.records),
         seconds=float(history["seconds"].sum()),
         setup_seconds=result.setup_seconds,
-        bound_a_priori=fitted_scaling.standard_bound(
-            certificate.frobenius(matrices, orientation="in-out").value
-        ),
-        bound=fitted_scaling.standard_bound(
-            certificate.spectral(matrices, orientation="in-out").value
-        ),
+        bound_a_priori=scaling.standard_bound(frobenius),
+        bound=scaling.standard_bound(spectral),
         outcome=result.outcome,
         halvings=int(history["halvings"].sum()),
         train_objective=np.concatenate([[result.initial_loss], history["loss"]]),

@@ -1,12 +1,11 @@
-"""Many runs, kept: interrupt at any point, start again, and it goes on where it was.
+"""Resumable sweep: many runs in parallel, each stored when it is done.
 
-Every run is one line of JSON in an append-only file, under a key made of everything that decides
-its result. A line is written once, whole, and forced to the disk before the run counts as done; a
-line cut short by a crash is dropped at the next start and its run repeated. Only the process that
-started the sweep writes.
+Every run is one line of JSON in an append-only file, under a key made of everything that determines
+its result. A line is flushed to the disk before the run counts as done; a line cut short by a crash
+is dropped at the next start and its run repeated. Only the process that started the sweep writes.
 
 Runs are done by worker processes on this machine or by the workers of a Dask cluster. Each worker
-computes with one thread, so that results do not depend on how many there are.
+computes with one thread, so that results do not depend on the number of workers.
 """
 
 import hashlib
@@ -16,44 +15,36 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
-from greatcircle._runtime import allocator as memory
-from greatcircle.datasets import Table
-from greatcircle.experiments.run import train
-from greatcircle.training.methods import DIRECTIONS, STARTS, STEPS
+from greatcircle._runtime.extras import require
+from greatcircle.data.table import Table
+from greatcircle.experiments.run import Job, train
+
+__all__ = ["ONE_THREAD", "TIMINGS", "Row", "Store", "fingerprint", "key", "run", "sweep"]
 
 Row = dict[str, Any]
-Progress = Callable[[Row], None]
 
-CLOCK = ("seconds", "setup_seconds")
-"""What a repetition does not repeat."""
+TIMINGS = ("seconds", "setup_seconds")
+"""Results that differ when a run is repeated."""
 
+KEEP_MEMORY = (
+    "glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=8589934592:"
+    "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1"
+)
+"""GLIBC_TUNABLES of worker processes: freed memory stays with the process (`docs/scale.md`)."""
 
-@dataclass(frozen=True)
-class Job:
-    """Everything that decides a run's result; the data and the software are added to its key."""
-
-    direction: str
-    step: str
-    start: str
-    scaling: str
-    hidden: tuple[int, ...]
-    iterations: int
-    seed: int
-    tol: float = 0.0
-    """Ends a run that gains too little; the paper's runs have a fixed length."""
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
 def fingerprint(table: Table) -> str:
-    """A name for the numbers of a table."""
+    """Return a hash of a table's column names and numbers."""
     digest = hashlib.sha256(repr((table.inputs, table.targets, len(table))).encode())
     for part in (table.X, table.y):
         digest.update(np.ascontiguousarray(part).tobytes())
@@ -61,39 +52,40 @@ def fingerprint(table: Table) -> str:
 
 
 def key(job: Job, data: str) -> str:
-    """The job, the data and the versions that matter, as one word."""
+    """Return a hash of the job, the data and the versions of the software."""
     software = {name: version(name) for name in ("greatcircle", "jax")}
     parts = asdict(job) | software | {"data": data}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]
 
 
 class Store:
-    """An append-only file of rows, one JSON object a line."""
+    """An append-only file of rows, one JSON object per line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def rows(self) -> list[Row]:
-        """The rows that were written whole."""
+        """Return the rows that were written completely."""
         if not self.path.exists():
             return []
-        whole = self.path.read_bytes().rpartition(b"\n")[0]
-        return [json.loads(line) for line in whole.splitlines()]
+        complete = self.path.read_bytes().rpartition(b"\n")[0]
+        return [json.loads(line) for line in complete.splitlines()]
 
     @contextmanager
     def writer(self) -> Iterator[Callable[[Row], None]]:
-        """A function that appends a row; one writer at a time."""
+        """Open the file for one writer; yield a function that appends a row."""
+        filelock = require("filelock", "sweep", "rerunning the experiments")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path.with_suffix(".lock"))
+        lock = filelock.FileLock(self.path.with_suffix(".lock"))
         try:
             lock.acquire(timeout=0)
-        except Timeout:
+        except filelock.Timeout:
             raise ValueError(
                 f"another sweep is writing {self.path}; wait for it, or choose another --out"
             ) from None
         try:
             with self.path.open("ab") as file:
-                # What a crash cut short would join the next row: drop it.
+                # Drop a line cut short by a crash: the next row would be appended to it.
                 file.truncate(self.path.read_bytes().rfind(b"\n") + 1)
 
                 def append(row: Row) -> None:
@@ -115,9 +107,9 @@ def sweep(
     cluster: str | None = None,
     cache: Path | None = None,
     started: Callable[[int], None] | None = None,
-    progress: Progress | None = None,
+    progress: Callable[[Row], None] | None = None,
 ) -> dict[Job, Row]:
-    """Do the jobs that the store does not have yet; the row of every job.
+    """Run the jobs that the store does not have yet; return the row of every job.
 
     Parameters
     ----------
@@ -126,13 +118,13 @@ def sweep(
     jobs
         Best ordered by shape: a worker compiles once for all jobs of one shape.
     store
-        Where rows are kept.
+        File of the finished runs.
     workers
-        Processes on this machine.
+        Number of processes on this machine.
     cluster
-        Address of a Dask scheduler that does the jobs instead.
+        Address of a Dask scheduler that runs the jobs instead.
     cache
-        Folder for compiled programs, shared by the workers and kept for the next time.
+        Folder for compiled programs, shared by the workers and kept for later sweeps.
     started
         Called once with the number of jobs that the store already has.
     progress
@@ -160,36 +152,25 @@ def sweep(
 
 
 def run(table: Table, job: Job) -> Row:
-    """One run as a row: its result, or the error that ended it."""
+    """Return the result of a run, or the error that ended it."""
     try:
-        outcome = train(
-            table,
-            direction=DIRECTIONS[job.direction],
-            step=STEPS[job.step],
-            start=STARTS[job.start],
-            scaling=job.scaling,
-            hidden=tuple(job.hidden),
-            iterations=job.iterations,
-            seed=job.seed,
-            tol=job.tol,
-        )
-    except Exception as error:  # whatever it is, the other runs go on
+        outcome = train(table, job)
+    except Exception as error:  # the other runs continue
         return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
     fields = asdict(outcome).items()
     return {"result": {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in fields}}
 
 
-_worker_table: Table | None = None
+_worker_tables: list[Table] = []
+"""The data, sent once to each worker process."""
 
 
 def _start_worker(table: Table) -> None:
-    global _worker_table
-    _worker_table = table
+    _worker_tables.append(table)
 
 
 def _run_in_worker(job: Job) -> Row:
-    assert _worker_table is not None
-    return run(_worker_table, job)
+    return run(_worker_tables[0], job)
 
 
 def _on_this_machine(
@@ -199,14 +180,14 @@ def _on_this_machine(
         return
     environment = {
         "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {ONE_THREAD}".strip(),
-        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", memory.KEEP),
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", KEEP_MEMORY),
     }
     if cache:
         environment |= {
             "JAX_COMPILATION_CACHE_DIR": str(cache.resolve()),
             "JAX_PERSISTENT_COMPILATION_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
         }
-    # JAX reads its settings when it starts, so workers must be new processes that find them.
+    # JAX reads its settings when it starts, so the workers must be new processes.
     with _environment(environment):
         pool = ProcessPoolExecutor(
             min(workers, len(jobs)), get_context("spawn"), _start_worker, (table,)
@@ -216,26 +197,18 @@ def _on_this_machine(
         for future in as_completed(futures):
             yield futures[future], future.result()
     finally:
-        # On an error or Ctrl-C do not wait for runs that nobody will write down.
+        # After an error or Ctrl-C do not wait for runs whose results would not be stored.
         processes = list((pool._processes or {}).values())
         pool.shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
 
 
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-
-
 def _on_cluster(table: Table, jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Row]]:
-    try:
-        from dask import distributed
-    except ImportError:
-        raise ValueError(
-            "--cluster needs dask.distributed; install it with pip install 'greatcircle[sweep]'"
-        ) from None
+    distributed = require("distributed", "sweep", "--cluster")
     with distributed.Client(address) as client:
         shared = client.scatter(table, broadcast=True, hash=False)
-        # A worker that dies takes no run along: the scheduler gives its runs to another.
+        # The scheduler gives the runs of a worker that dies to another worker.
         futures = {client.submit(run, shared, job, pure=False, retries=3): job for job in jobs}
         for future in distributed.as_completed(list(futures)):
             yield futures[future], future.result()
@@ -243,6 +216,7 @@ def _on_cluster(table: Table, jobs: Sequence[Job], address: str) -> Iterator[tup
 
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables, and restore them at the end."""
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:

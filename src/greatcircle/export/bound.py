@@ -1,76 +1,90 @@
-"""The Lipschitz bound of the numbers in a file, proved with the multipliers of the model's own.
+"""The Lipschitz bound of an exported file, proved for the numbers of the file.
 
-What is certified is the function that the file's numbers describe. How its evaluation rounds is
-another matter: that adds errors to outputs, not to the function.
+The proof starts from the multipliers of the model's certificate. It speaks for the function that
+the numbers describe; rounding errors of an evaluation add to the outputs, not to the function.
 """
 
 from dataclasses import replace
 
 import numpy as np
 
-from greatcircle import certificate
+from greatcircle import certificate as certificates
 from greatcircle.certificate import Certificate
-from greatcircle.export.standalone import Parameters
+from greatcircle.export.parameters import Parameters
+
+__all__ = ["proved_bound"]
 
 
-def recertified(model: Certificate, parameters: Parameters) -> float:
-    """The bound proved for these numbers: the model's, or that with its margin for rounding.
+def proved_bound(certificate: Certificate, parameters: Parameters) -> float:
+    """Return the bound of the model, or that with its margin for rounding if it needs it.
 
     Raises
     ------
     ValueError
-        Where the margin does not suffice: such a file must not be written.
+        If the margin does not suffice: such a file must not be written.
     """
-    depth = len(parameters.matrices)
-    # Weights 1 + room times as large need multipliers that fall so from layer to layer.
-    for margin in (0.0, model.margin):
-        room = (1 + margin) ** (1 / depth) - 1
-        tried = replace(
-            model,
-            value=model.value * (1 + margin),
-            multipliers=tuple(
-                m / (1 + room) ** (2 * i) for i, m in enumerate(model.multipliers, start=1)
-            ),
-            slopes=_slopes(model, parameters),
-            scale=_scale(model, parameters),
-            gain=float(parameters.gain),
-            digest=certificate.digest(parameters.matrices, parameters.biases),
-            margin=np.inf,
-        )
-        if certificate.verify(tried, parameters.matrices, parameters.biases):
+    slopes = _slopes(parameters)
+    for margin in (0.0, certificate.margin):
+        tried = _with_margin(certificate, parameters, slopes, margin)
+        if certificates.verify(tried, parameters.matrices, parameters.biases):
             return tried.value
     # The multipliers may not fit the rounded numbers, and others may.
-    found, allowed = _found(model, parameters), model.value * (1 + model.margin)
+    allowed = certificate.value * (1 + certificate.margin)
+    found = _tight(certificate, parameters, slopes)
     if found <= allowed:
-        return max(found, model.value)
-    kind = parameters.gain.dtype.name  # the file's own: the first layer may be more precise
+        return max(found, certificate.value)
     raise ValueError(
-        f"the numbers of the file, in {kind}, have the bound {found:.9g}, and the model's "
-        f"certificate allows {model.value:.9g} · (1 + {model.margin:.3g}) = {allowed:.9g}; nothing "
-        f"was written: {'use dtype=float64' if kind == 'float32' else 'fit the model again'}"
+        f"the numbers of the file, in {parameters.dtype.name}, have the bound {found:.9g}, and the "
+        f"model's certificate allows {certificate.value:.9g} · (1 + {certificate.margin:.3g}) = "
+        f"{allowed:.9g}; nothing was written: "
+        + ("use dtype=float64" if parameters.dtype == np.float32 else "fit the model again")
     )
 
 
-def _scale(model: Certificate, parameters: Parameters) -> np.ndarray:
-    if parameters.normalise:  # no number of the file: it depends on ‖x‖
-        return model.scale
-    return parameters.scale.astype(np.float64)
+def _with_margin(
+    certificate: Certificate, parameters: Parameters, slopes: tuple[float, float], margin: float
+) -> Certificate:
+    """Return the certificate for the numbers of the file, with a bound larger by the margin."""
+    # Weights 1 + growth times as large need multipliers that fall so from layer to layer.
+    growth = (1 + margin) ** (1 / len(parameters.matrices)) - 1
+    multipliers = enumerate(certificate.multipliers, start=1)
+    low, high = slopes
+    return replace(
+        certificate,
+        value=certificate.value * (1 + margin),
+        multipliers=tuple(m / (1 + growth) ** (2 * i) for i, m in multipliers),
+        slopes=tuple(
+            np.column_stack([np.minimum(s[:, 0], low), np.maximum(s[:, 1], high)])
+            for s in certificate.slopes
+        ),
+        scale=_scale(certificate, parameters),
+        gain=float(parameters.output_scale),
+        digest=certificates.digest(parameters.matrices, parameters.biases),
+        margin=np.inf,
+    )
 
 
-def _slopes(model: Certificate, parameters: Parameters) -> tuple[np.ndarray, ...]:
-    """In single precision the slope 0.01 of `leaky_relu` is a little less."""
-    least = float(parameters.gain.dtype.type(0.01))
-    if parameters.activation != "leaky_relu" or least >= 0.01:
-        return model.slopes
-    return tuple(np.column_stack([np.minimum(s[:, 0], least), s[:, 1]]) for s in model.slopes)
+def _scale(certificate: Certificate, parameters: Parameters) -> np.ndarray:
+    if parameters.normalise:  # not a number of the file: it depends on ‖x‖
+        return certificate.scale
+    return parameters.input_scale.astype(np.float64)
 
 
-def _found(model: Certificate, parameters: Parameters) -> float:
-    """The best bound of the rounded numbers."""
+def _slopes(parameters: Parameters) -> tuple[float, float]:
+    low, high = parameters.slopes
+    if low < -1 or high > 1:
+        raise ValueError(
+            f"the constants of activation {parameters.activation.name!r}, rounded to "
+            f"{parameters.dtype.name}, give slopes from {low:.9g} to {high:.9g}; expected slopes "
+            "within [-1, 1]: use dtype='float64'"
+        )
+    return low, high
+
+
+def _tight(certificate: Certificate, parameters: Parameters, slopes: tuple[float, float]) -> float:
+    """Return the best bound of the rounded numbers."""
     matrices = [w.astype(np.float64) for w in parameters.matrices]
-    matrices[0] = _scale(model, parameters)[:, None] * matrices[0]
-    matrices[-1] = matrices[-1] * float(parameters.gain)
-    name = parameters.activation
-    # The rounded slope of `leaky_relu` is among those of `relu`.
-    activation = "relu" if name == "leaky_relu" else name
-    return certificate.tight(matrices, activation=activation, orientation="in-out").value
+    matrices[0] = _scale(certificate, parameters)[:, None] * matrices[0]
+    matrices[-1] = matrices[-1] * float(parameters.output_scale)
+    activation = replace(parameters.activation, slopes=slopes)
+    return certificates.tight(matrices, activation=activation, orientation="in-out").value

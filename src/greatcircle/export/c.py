@@ -1,275 +1,228 @@
-"""C99: one header and one source that need nothing but `math.h`.
+"""Export to C99: one header and one source that need only `math.h`.
 
-No heap, nothing that changes between calls, loops of constant lengths. Here are the two files with
-what they say of the model, its numbers and a self-test; `c_functions` writes the functions.
+No heap, no mutable data, loops of constant lengths. Weights are stored so that the inner loop of a
+product runs over the outputs of a layer: compilers vectorise it without reordering sums. The
+Jacobian is computed in forward mode, one input at a time, so it only needs the stack of one
+evaluation and of the slopes.
 """
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from greatcircle.export.c_functions import first_type, functions
-from greatcircle.export.names import check_c_string, check_header
-from greatcircle.export.numbers import Numbers, Rounding
-from greatcircle.export.standalone import ACTIVATIONS, Parameters, jacobians, values
-from greatcircle.export.text import literal, plain, table
+from greatcircle.export.formula import FUNCTIONS, Language
+from greatcircle.export.parameters import Parameters, Rounding
+from greatcircle.export.render import render
+from greatcircle.export.rounded import RoundedModel
+from greatcircle.export.text import literal
 
-VECTORS = 3
-"""Rows of the self-test."""
+__all__ = ["SUFFIX", "files", "is_used"]
+
+SUFFIX = ".c"
+
+C_STRING = 4095
+"""Largest number of bytes of a string that every C99 compiler accepts."""
+
+WIDTHS = (8, 4, 2, 1)
+"""Columns of a matrix that are summed at once; eight take two to four vector registers."""
+
+SELF_TEST_ROWS = 3
+
+SELF_TEST_TOLERANCE = {"float32": 1e-3, "float64": 1e-10}
+"""Largest error, relative to the largest output or derivative."""
 
 
-def files(of: Numbers, path: Path, *, jacobian: bool = False) -> dict[Path, bytes]:
-    """Header and source; the functions for the Jacobian are always there."""
-    check_header(path)
-    for name in (*of.features, *of.targets):
-        check_c_string(name)
-    header_path = path.with_suffix(".h")
-    source = _source(of, header_path.name)
-    # A header of one export and a source of another would not fit: both carry the same stamp.
-    stamp = f"0x{sha256(source.encode()).hexdigest()[:8]}UL"
-    header = _header(of)
+def is_used(name: str) -> bool:
+    """Return whether the files define this name themselves: all theirs have a suffix."""
+    return False
+
+
+def files(model: RoundedModel, path: Path, *, jacobian: bool = False) -> dict[Path, bytes]:
+    """Return header and source; functions for the Jacobian are always included."""
+    _check_header(path)
+    for name in (*model.input_names, *model.output_names):
+        _check_string(name)
+    header = path.with_suffix(".h")
+    context = {"layers": list(_layers(model)), "header": header.name} | _self_test(model)
+    context |= _activation(model)
+
+    def rendered(template: str, stamp: str) -> str:
+        return render(template, model, _FILTERS, {**context, "stamp": stamp})
+
+    # Both files carry the same stamp, so that files of different exports do not compile.
+    stamp = f"0x{sha256(rendered('model.c.j2', '').encode()).hexdigest()[:8]}UL"
     return {
-        header_path: header.replace(_STAMP, stamp).encode("ascii"),
-        path: source.replace(_STAMP, stamp).encode("ascii"),
+        header: rendered("model.h.j2", stamp).encode("ascii"),
+        path: rendered("model.c.j2", stamp).encode("ascii"),
     }
 
 
-_STAMP = "\0"
-"""Where the stamp goes: a character that no name contains."""
+@dataclass(frozen=True)
+class _Layer:
+    """Template variables of a layer."""
+
+    number: int
+    inputs: int
+    outputs: int
+    is_last: bool
+    type: str
+    """C type of the layer's weights and sums."""
+    sums: str
+    """Name of the C array of its sums."""
+    matrix: np.ndarray
+    bias: np.ndarray | None
+
+    @property
+    def blocks(self) -> list[tuple[int, int, int]]:
+        """First column, columns summed at once, and number of such blocks."""
+        blocks, first = [], 0
+        for width in WIDTHS:
+            count = (self.outputs - first) // width
+            if count:
+                blocks.append((first, width, count))
+            first += count * width
+        return blocks
 
 
-def _about(of: Numbers) -> list[str]:
-    """What stands at the top of both files."""
-    facts = of.facts()
-    kind = "logits of a classifier" if of.logits else "targets"
-    units = "units given below" if of.units else "units of the training data"
-    return [
-        f"Network {'-'.join(map(str, of.sizes))}, {of.parameters.activation}, {of.dtype.name}.",
-        f"Written by {facts['written_by']}. Model SHA-256 (weights and biases):",
-        of.certificate.digest,
-        "",
-        f"|y(a) - y(b)| <= {literal(of.bound)} |a - b| in Euclidean norms and the {units},",
-        f"{_ascii(of.certificate.holds)}; proved for the numbers in this file"
-        f" (method: {of.certificate.method}).",
-        "",
-        "Inputs, in order:",
-        *table(of.features, of.units),
-        f"Outputs, in order ({kind}):",
-        *table(of.targets, of.units),
-    ]
+def _layers(model: RoundedModel) -> Iterator[_Layer]:
+    p = model.parameters
+    for i, matrix in enumerate(p.matrices):
+        in_double = i == 0 and p.has_double_first_layer
+        yield _Layer(
+            number=i + 1,
+            inputs=matrix.shape[0],
+            outputs=matrix.shape[1],
+            is_last=i == len(p.matrices) - 1,
+            type="double" if in_double else "real",
+            sums="z1" if in_double else f"h{i + 1}",
+            matrix=matrix,
+            bias=None if p.biases is None else p.biases[i],
+        )
 
 
-def _ascii(words: str) -> str:
-    return plain(words.replace("‖", "|").replace("≥", ">="))
+def _activation(model: RoundedModel) -> dict[str, Any]:
+    """Return the printed formulas in the precision of the file, and in double if needed.
+
+    Sums of a first layer in double precision can be rounded before the activation, unless it
+    oscillates: the sine of a rounded large number has no correct digit.
+    """
+    double_first, depth = model.parameters.has_double_first_layer, len(model.sizes) - 2
+    oscillates = model.function.uses("sin", "cos")
+
+    def printed(dtype: np.dtype) -> dict[str, Any]:
+        language = _language(dtype)
+        lines, result = model.derivative.printed(language)
+        words = re.findall(r"\w+", " ".join([*lines, result]))
+        return {
+            "function": model.function.printed(language),
+            "derivative": (lines, result),
+            "unused": [name for name in ("z", "a") if name not in words],
+        }
+
+    in_double = double_first and oscillates
+    in_real = depth > (1 if in_double else 0)  # compilers warn of unused functions
+    return {
+        "activation": printed(model.dtype) if in_real else None,
+        "double_activation": printed(np.dtype(np.float64)) if in_double else None,
+    }
 
 
-def _comment(lines: list[str]) -> str:
-    body = "\n".join(f" * {line}".rstrip() for line in lines)
-    return f"/*\n{body}\n */\n"
-
-
-def _header(of: Numbers) -> str:
-    name, big = of.name, of.name.upper()
-    real = "float" if of.dtype == np.float32 else "double"
-    inputs, outputs = of.sizes[0], of.sizes[-1]
-    return f"""{_comment(_about(of))}#ifndef {big}_H
-#define {big}_H
-
-#define {big}_INPUTS {inputs}
-#define {big}_OUTPUTS {outputs}
-/* Certified Lipschitz bound, outputs per unit of inputs, {_ascii(of.certificate.holds)}. */
-#define {big}_LIPSCHITZ {literal(of.bound)}
-#define {big}_MODEL_SHA256 "{of.certificate.digest}"
-/* Header and source of one export have the same. */
-#define {big}_STAMP {_STAMP}
-
-#ifdef __cplusplus
-extern "C" {{
-#endif
-
-typedef {real} {name}_real;
-
-/* Names in order, in UTF-8. */
-extern const char *const {name}_input_names[{big}_INPUTS];
-extern const char *const {name}_output_names[{big}_OUTPUTS];
-
-/*
- * y = f(x). All functions are reentrant and use neither heap nor mutable data; y may be x.
- * An x with a NaN or an infinity makes every output NaN.
- */
-void {name}_eval(const {name}_real x[{big}_INPUTS], {name}_real y[{big}_OUTPUTS]);
-
-/* The same, and jac[o * {big}_INPUTS + i] = dy[o] / dx[i]; jac overlaps neither x nor y. */
-void {name}_eval_jac(const {name}_real x[{big}_INPUTS], {name}_real y[{big}_OUTPUTS],
-                     {name}_real jac[{big}_OUTPUTS * {big}_INPUTS]);
-
-#ifdef {big}_SELF_TEST
-/* Number of wrong results, zero where all is well; the source must see {big}_SELF_TEST, too. */
-int {name}_self_test(void);
-#endif
-
-#ifdef __cplusplus
-}}
-#endif
-
-#endif
-"""
-
-
-def _source(of: Numbers, header: str) -> str:
-    big = of.name.upper()
-    body, suffix = functions(of), "##f" if of.dtype == np.float32 else ""
-    macros = "".join(
-        f"#define {macro}({of_what}) {of_what}{suffix}\n"
-        for macro, of_what in (("R", "number"), ("F", "function"))
-        if f" {macro}(" in body
+def _language(dtype: np.dtype) -> Language:
+    """Return the spelling of formulas in C."""
+    suffix = "f" if dtype == np.float32 else ""
+    calls = {name: f"{name}{suffix}({{}})" for name in FUNCTIONS}
+    return Language(
+        calls
+        | {"arctan": f"atan{suffix}({{}})", "ones_like": f"1.0{suffix}", "where": "{} ? {} : {}"},
+        lambda value: "NAN" if np.isnan(value) else _literal(dtype.type(value)),
+        f"const {'float' if suffix else 'double'} {{}} = {{}};",
     )
-    wide = "/* Of the first layer, which sees differences of large numbers. */\n"
-    wide = f"{wide}typedef double wide;\n" if of.wide else ""
-    return f"""{_comment(_about(of))}#include "{header}"
-
-#include <math.h>
-
-#if {big}_STAMP != {_STAMP}
-#error "header and source are of different exports"
-#endif
-#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
-#error "inputs are tested for NaN and infinity: compile without -ffast-math"
-#endif
-
-{macros}
-typedef {of.name}_real real;
-{wide}
-{_names(of.name, "input", big, of.features)}
-{_names(of.name, "output", big, of.targets)}
-{_tables(of)}
-{body}
-{_self_test(of)}"""
 
 
-def _names(name: str, kind: str, big: str, names: tuple[str, ...]) -> str:
-    body = ",\n".join(f"    {_string(n)}" for n in names)
-    return f"const char *const {name}_{kind}_names[{big}_{kind.upper()}S] = {{\n{body}}};\n"
+def _self_test(model: RoundedModel) -> dict[str, Any]:
+    """Return typical inputs away from kinks, with outputs, derivatives and tolerances."""
+    p, exact = model.parameters, model.parameters.model
+    inputs = p.sizes[0]
+    draws = np.random.default_rng(0).standard_normal((200, inputs)) / np.sqrt(inputs)
+    unit = np.where(p.input_scale > 0, p.input_scale.astype(np.float64), 1)
+    rounding = Rounding(model.dtype)
+    x = rounding("a typical input", p.input_shift + draws / unit).astype(np.float64)
+    x = x[np.argsort(-_distances_to_kink(p, x), kind="stable")[:SELF_TEST_ROWS]]
+    y, jac = exact.outputs(x), exact.jacobian(x)
+    tolerance = SELF_TEST_TOLERANCE[model.dtype.name]
+    return {
+        "test_x": rounding("a typical input", x),
+        "test_y": rounding("a typical output", y),
+        "test_jac": rounding("a typical derivative", jac).reshape(SELF_TEST_ROWS, -1),
+        "tolerance_y": model.dtype.type(tolerance * np.max(np.abs(y))),
+        "tolerance_jac": model.dtype.type(tolerance * np.max(np.abs(jac))),
+    }
 
 
-def _string(words: str) -> str:
-    """A C string; every byte but plain letters, digits and marks in three octal digits."""
-    safe = set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()[]/")
-    return '"' + "".join(chr(b) if b in safe else f"\\{b:03o}" for b in words.encode()) + '"'
-
-
-def _tables(of: Numbers) -> str:
-    p, parts, first = of.parameters, [], first_type(of)
-    if not p.normalise:
-        parts += [_vector("shift", p.shift, first), _vector("scale", p.scale, first)]
-        if np.any(p.rest):
-            comment = "/* What rounding took from the shift. */\n"
-            parts.insert(1, comment + _vector("rest", p.rest))
-    for i, (w, b) in enumerate(zip(p.matrices, p.biases, strict=True), start=1):
-        kind = first if i == 1 else "real"
-        parts.append(_matrix(f"w{i}", w, kind))
-        if of.bias:
-            parts.append(_vector(f"b{i}", b, kind))
-    parts.append(f"static const real gain = {_literal(p.gain.reshape(1)[0])};\n")
-    if np.any(p.target_shift):
-        parts.append(_vector("target_shift", p.target_shift))
-    return "\n".join(parts)
+def _distances_to_kink(parameters: Parameters, x: np.ndarray) -> np.ndarray:
+    """Return for each row the smallest |z| of a hidden unit."""
+    model = parameters.model
+    h, nearest = model.scaling.inputs(x), np.full(len(x), np.inf)
+    biases = model.biases or [np.zeros(1)] * len(model.matrices)
+    for w, b in zip(model.matrices[:-1], biases[:-1], strict=True):
+        z = h @ w + b
+        nearest = np.minimum(nearest, np.min(np.abs(z), axis=1))
+        h = parameters.activation(z)
+    return nearest
 
 
 def _literal(value: np.floating) -> str:
     return literal(value, "f" if value.dtype == np.float32 else "")
 
 
-def _rows(values: np.ndarray) -> str:
-    words, lines, line = [_literal(v) for v in values], [], "   "
-    for word in words:
-        if len(line) + len(word) > 96:
+def _numbers(values: np.ndarray) -> str:
+    """Return the numbers of a vector, separated by commas, on lines of at most 96 characters."""
+    lines, line = [], "   "
+    for text in map(_literal, values):
+        if len(line) + len(text) > 96:
             lines.append(line)
             line = "   "
-        line += f" {word},"
+        line += f" {text},"
     return "\n".join([*lines, line.rstrip(",")])
 
 
-def _vector(name: str, values: np.ndarray, kind: str = "real") -> str:
-    return f"static const {kind} {name}[{len(values)}] = {{\n{_rows(values)}}};\n"
+def _string(text: str) -> str:
+    """Return a C string; bytes other than plain letters, digits and marks are in octal."""
+    safe = set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 _-+.,:;()[]/")
+    return '"' + "".join(chr(b) if b in safe else f"\\{b:03o}" for b in text.encode()) + '"'
 
 
-def _matrix(name: str, values: np.ndarray, kind: str = "real") -> str:
-    rows = ",\n".join(f"  {{\n{_rows(row)}}}" for row in values)
-    return f"static const {kind} {name}[{values.shape[0]}][{values.shape[1]}] = {{\n{rows}}};\n"
+def _comment(text: str) -> str:
+    return "".join(f" * {line}".rstrip() + "\n" for line in text.splitlines())
 
 
-def vectors(of: Numbers) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs of ordinary size and away from kinks, with outputs and Jacobians."""
-    p = Parameters(*of.parameters)
-    double = p._replace(
-        **{name: np.asarray(getattr(p, name), np.float64) for name in _ARRAYS},
-        matrices=tuple(w.astype(np.float64) for w in p.matrices),
-        biases=tuple(b.astype(np.float64) for b in p.biases),
-    )
-    rng = np.random.default_rng(0)
-    drawn = rng.standard_normal((200, of.sizes[0])) / np.sqrt(of.sizes[0])
-    unit = np.where(double.scale > 0, double.scale, 1)
-    x = Rounding(of.dtype)("a typical input", double.shift + drawn / unit).astype(np.float64)
-    x = x[np.argsort(-_distance(double, x), kind="stable")[:VECTORS]]
-    return x, values(double, x), jacobians(double, x)
+_FILTERS = {
+    "c_comment": _comment,
+    "c_literal": _literal,
+    "c_numbers": _numbers,
+    "c_string": _string,
+}
 
 
-_ARRAYS = ("shift", "rest", "scale", "gain", "target_shift")
+def _check_header(path: Path) -> None:
+    """Reject a file name whose #include is undefined in C99 (6.4.7)."""
+    if not re.fullmatch(r"[ -~]+", path.name) or set(path.name) & set("\"'\\?"):
+        raise ValueError(
+            f"path is {str(path)!r}, and C cannot include a header of that name; expected a file "
+            "name in ASCII without quotes, ?, \\ and control characters: try 'model.c'"
+        )
 
 
-def _distance(p: Parameters, x: np.ndarray) -> np.ndarray:
-    """How far the sums of the hidden layers are from a kink, at zero."""
-    nearest = np.full(len(x), np.inf)
-    h = ((x - p.shift) - p.rest) * p.scale
-    if p.normalise:
-        h = x / np.linalg.norm(x, axis=1, keepdims=True)
-    for w, b in zip(p.matrices[:-1], p.biases[:-1], strict=True):
-        z = h @ w + b
-        nearest = np.minimum(nearest, np.min(np.abs(z), axis=1))
-        h = ACTIVATIONS[p.activation][0](z)
-    return nearest
-
-
-def _self_test(of: Numbers) -> str:
-    big, n, m = of.name.upper(), of.sizes[0], of.sizes[-1]
-    kinds = ("a typical input", "a typical output", "a typical derivative")
-    x, y, jac = map(Rounding(of.dtype), kinds, vectors(of))
-    relative = 1e-3 if of.dtype == np.float32 else 1e-10
-    near = [of.dtype.type(relative * np.max(np.abs(a))) for a in (y, jac)]
-    return f"""#ifdef {big}_SELF_TEST
-{_matrix("test_x", x)}
-{_matrix("test_y", y)}
-{_matrix("test_jac", jac.reshape(VECTORS, -1))}
-static int differ(const real *a, const real *b, int count, real near)
-{{
-    int i, wrong = 0;
-    for (i = 0; i < count; i++) {{
-        const real d = a[i] < b[i] ? b[i] - a[i] : a[i] - b[i];
-        wrong += d <= near ? 0 : 1;
-    }}
-    return wrong;
-}}
-
-int {of.name}_self_test(void)
-{{
-    real x[{n}], y[{m}], jac[{m * n}];
-    int i, wrong = 0;
-    for (i = 0; i < {VECTORS}; i++) {{
-        {of.name}_eval(test_x[i], y);
-        wrong += differ(y, test_y[i], {m}, {_literal(near[0])});
-        {of.name}_eval_jac(test_x[i], y, jac);
-        wrong += differ(y, test_y[i], {m}, {_literal(near[0])});
-        wrong += differ(jac, test_jac[i], {m * n}, {_literal(near[1])});
-    }}
-    for (i = 0; i < {n}; i++)
-        x[i] = test_x[0][i];
-    x[{n - 1}] = (real)NAN;
-    {of.name}_eval(x, y);
-    for (i = 0; i < {m}; i++)
-        wrong += isnan(y[i]) ? 0 : 1;
-    return wrong;
-}}
-#endif
-"""
+def _check_string(name: str) -> None:
+    """Refuse a name of an input or output that a C string cannot hold."""
+    if re.search("[\0\ud800-\udfff]", name) or len(name.encode()) > C_STRING:
+        shown = name if len(name) <= 50 else f"{name[:50]}..."
+        raise ValueError(
+            f"an input or output is called {shown!r}; expected valid Unicode without a null "
+            f"character, of at most {C_STRING} bytes, for a string in C: rename the column"
+        )

@@ -1,7 +1,7 @@
-"""CasADi: a symbolic function that optimal control can differentiate and turn into C.
+"""Export to CasADi: a symbolic function for optimal control.
 
-The file is what `casadi.Function.load` reads. CasADi has no place for words in it: names, units,
-bound and hash are in a JSON file beside it.
+`casadi.Function.load` reads the file; CasADi differentiates the function and turns it into C. Its
+files have no place for text: names, units, bound and digest are in a JSON file beside it.
 """
 
 import json
@@ -13,67 +13,84 @@ from typing import Any
 
 import numpy as np
 
-from greatcircle.export.extra import needed
-from greatcircle.export.numbers import Numbers
+from greatcircle._runtime.extras import require
+from greatcircle.export.formula import ARITHMETIC
+from greatcircle.export.rounded import RoundedModel
+
+__all__ = ["SUFFIX", "files", "function", "is_used"]
+
+SUFFIX = ".casadi"
+
+CASADI_NAMES = (
+    "jac hess null linux unix INFINITY NAN signgam fpclassify isfinite isinf isnan isnormal "
+    "signbit isgreater isgreaterequal isless islessequal islessgreater isunordered "
+    "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh drem erf erfc exp "
+    "exp10 exp2 expm1 fabs fdim finite floor fma fmax fmin fmod frexp gamma hypot ilogb j0 j1 "
+    "jn ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround modf nan nearbyint "
+    "nextafter nexttoward pow pow10 remainder remquo rint round scalb scalbln scalbn "
+    "significand sin sincos sinh sqrt tan tanh tgamma trunc y0 y1 yn "
+    "lgamma_r lgammaf_r lgammal_r"
+)
+"""Names that CasADi rejects, and those of math.h, which its generated C code includes."""
 
 
-def files(of: Numbers, path: Path, *, jacobian: bool = False) -> dict[Path, bytes]:
-    """The function and what it means; derivatives are CasADi's."""
-    made = function(of)
+def is_used(name: str) -> bool:
+    """Return whether CasADi or its generated C code uses this name."""
+    # math.h declares each function in three precisions: sin, sinf, sinl.
+    functions = {name, name.removesuffix("f"), name.removesuffix("l")}
+    return bool(functions & {*CASADI_NAMES.split()}) or name.lower().startswith("casadi")
+
+
+def files(model: RoundedModel, path: Path, *, jacobian: bool = False) -> dict[Path, bytes]:
+    """Return the function and its metadata; CasADi makes the derivatives."""
+    made = function(model)
     with tempfile.TemporaryDirectory() as folder:
-        there = Path(folder) / "function.casadi"
-        made.save(str(there))
-        data = there.read_bytes()
-    facts = json.dumps(of.facts(), indent=2) + "\n"
-    return {path: data, path.with_suffix(".json"): facts.encode("ascii")}
+        file = Path(folder) / "function.casadi"
+        made.save(str(file))
+        content = file.read_bytes()
+    metadata = json.dumps(model.metadata(), indent=2) + "\n"
+    return {path: content, path.with_suffix(".json"): metadata.encode("ascii")}
 
 
-def function(of: Numbers) -> Any:
-    """The `casadi.Function` x ↦ y, for columns as CasADi has them."""
-    if of.dtype != np.float64:
+def function(model: RoundedModel) -> Any:
+    """Return the `casadi.Function` from a column x to a column y."""
+    if model.dtype != np.float64:
         raise ValueError(
-            f"dtype is {of.dtype.name!r} and CasADi computes in float64; use dtype='float64', or "
-            "to='c' for float32"
+            f"dtype is {model.dtype.name!r} and CasADi computes in float64; use dtype='float64', "
+            "or to='c' for float32"
         )
-    casadi = needed("casadi", "casadi")
-    p = of.parameters
-    x = casadi.MX.sym("x", of.sizes[0])
-    h = _normalised(casadi, x) if p.normalise else (x - p.shift) * p.scale
+    casadi = require("casadi", "casadi", "export to CasADi")
+    p = model.parameters
+    x = casadi.MX.sym("x", model.sizes[0])
+    h = _normalised(casadi, x) if p.normalise else (x - p.input_shift) * p.input_scale
     for i, w in enumerate(p.matrices):
         h = casadi.mtimes(casadi.DM(w.T), h)
-        if of.bias:
+        if p.biases is not None:
             h = h + casadi.DM(p.biases[i])
         if i < len(p.matrices) - 1:
-            h = _activation(casadi, p.activation, h)
-    y = h * float(p.gain) + casadi.DM(p.target_shift)
-    # What is not finite gives NaN, in derivatives too: `fmax` and its like would lose it.
-    finite = casadi.sum1(casadi.fabs(x) <= sys.float_info.max) >= of.sizes[0]
-    y = y * casadi.if_else(finite, 1.0, math.nan)
-    return casadi.Function(of.name, [x], [y], ["x"], ["y"])
+            h = model.function.evaluate(_operations(casadi), {"z": h})
+    y = h * float(p.output_scale) + casadi.DM(p.output_shift)
+    # A NaN or an infinity in x makes outputs and derivatives NaN: `fmax` and others would lose it.
+    is_finite = casadi.sum1(casadi.fabs(x) <= sys.float_info.max) >= model.sizes[0]
+    y = y * casadi.if_else(is_finite, 1.0, math.nan)
+    return casadi.Function(model.name, [x], [y], ["x"], ["y"])
 
 
 def _normalised(casadi: Any, x: Any) -> Any:
-    """The input divided by its norm; zero stays zero, and no square overflows or vanishes."""
+    """Return x/‖x‖; zero stays zero, and no square overflows or vanishes."""
     largest = casadi.mmax(casadi.fabs(x))
-    largest = casadi.if_else(largest > 0, largest, 1.0)
-    unit = x / largest
+    unit = x / casadi.if_else(largest > 0, largest, 1.0)
     square = casadi.sumsqr(unit)
-    return casadi.if_else(square > 0, unit / casadi.sqrt(casadi.if_else(square > 0, square, 1)), 0)
+    norm = casadi.sqrt(casadi.if_else(square > 0, square, 1))
+    return casadi.if_else(square > 0, unit / norm, 0)
 
 
-def _activation(casadi: Any, name: str, z: Any) -> Any:
-    """As in `activations.py`; at kinks the derivative is that of the branch z ≥ 0."""
-    negative = z < 0
-    if name == "relu":
-        return casadi.if_else(negative, 0, z)
-    if name == "leaky_relu":
-        return casadi.if_else(negative, 0.01 * z, z)
-    if name == "abs":
-        return casadi.if_else(negative, -z, z)
-    if name == "elu":
-        return casadi.if_else(negative, casadi.expm1(casadi.if_else(negative, z, 0)), z)
-    if name == "softsign":
-        return z / (1 + casadi.fabs(z))
-    return {"tanh": casadi.tanh, "sin": casadi.sin, "arctan": casadi.atan, "identity": lambda z: z}[
-        name
-    ](z)
+def _operations(casadi: Any) -> dict[str, Any]:
+    """Return how CasADi evaluates each operation of a formula."""
+    return {
+        **ARITHMETIC,
+        **{name: getattr(casadi, name) for name in ("tanh", "sin", "cos", "exp", "expm1")},
+        "arctan": casadi.atan,
+        "where": casadi.if_else,
+        "ones_like": lambda z: casadi.MX.ones(z.shape),
+    }

@@ -1,3 +1,5 @@
-"""A fitted model as plain NumPy arrays, and its evaluation."""
+"""A fitted model as plain NumPy arrays."""
 
-__all__: list[str] = []
+from greatcircle.model.model import Model, Training, as_model
+
+__all__ = ["Model", "Training", "as_model"]

@@ -1,66 +1,72 @@
-"""The fully connected network of Eq. (1), and its first two derivatives.
+"""The fully connected network of Eq. (1), and its first two derivatives in the weights.
 
-Data are rows, so a layer is H W with `W` of shape (fan_in, fan_out). With `bias`, every layer also
-sees a unit that is always one, and the last row of its matrix is what that unit contributes: the
-bias is part of the matrix and lives on its sphere. A constant has no difference, so it costs no
-Lipschitz constant: `linear` gives the part of each matrix that counts.
+Data are rows, so a layer is H W with `W` of shape (fan_in, fan_out). With `bias` every layer has an
+additional input that is always one, and the last row of its matrix holds the biases, which are
+therefore on the same sphere. A constant cancels in differences of outputs, so biases do not count
+in a Lipschitz bound: `linear` returns the matrices without them.
 
-`apply` takes and gives rows. The passes have a column for each of them, so a layer is Wᵀh, with
-h of shape (units, rows): XLA's matrix products on processors are faster so (`docs/scale.md`).
+`apply` and `predict` take rows and return rows. The other passes take rows of data as columns, so
+that a layer is Wᵀh: XLA's matrix products on CPUs are faster in this layout (`docs/scale.md`). They
+share their work:
 
-Besides `apply`, the passes share their work: `forward` keeps what every layer saw, `backward` turns
-that into the gradient, `push` gives the velocity of the outputs, and `second_order` needs, of every
-layer after the first, only the products h V, h' W and h' V. The adjoints of the backward pass stand
-in for h'', so a gradient and a second derivative along a direction together cost twice a gradient
-(`docs/arc.md` derives it).
+- `forward` keeps the input of every layer;
+- `backward` returns the gradient, and keeps the adjoints;
+- `jvp` returns the velocity f' of the outputs along a velocity of the weights;
+- `second_order` also returns the second derivative. The adjoints take the place of h'', so each
+  layer after the first needs three products only, h V, h' W and h' V, and a gradient with a second
+  derivative costs two gradients (`docs/arc.md` derives it).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
 from numpy.typing import ArrayLike, DTypeLike
 
-from greatcircle._runtime.precision import checked_dtype, precision
-from greatcircle.geometry.sphere import random_point
+from greatcircle._runtime.dtypes import checked_dtype
 from greatcircle.network import activations
 from greatcircle.network.activations import Activation
+from greatcircle.network.initial_weights import checked_radii, draw
 
-Weights = tuple[Array, ...]
+__all__ = ["Adjoints", "Network", "Trace", "Velocities", "Weights"]
 
-INITIALISATIONS = ("uniform", "normal", "orthogonal", "identity")
+AnyArray = Array | np.ndarray
+Weights = tuple[Float[AnyArray, "_ _"], ...]
+"""A matrix for each layer, (fan_in, fan_out); with `bias` the last row holds the biases."""
+
+Velocities = tuple[Float[AnyArray, "velocities _ _"], ...]
+"""A stack of matrices for each layer."""
+PerLayer = tuple[Float[Array, "_ rows"], ...]
+"""For each layer a value of each of its units for each row of data."""
 
 
-ASIDE = 0.1
-"""Size of the orthogonal part beside an identity."""
+class Trace(eqx.Module):
+    """Inputs and sums of the layers, kept by the forward pass."""
 
-
-class Trace(NamedTuple):
-    """What each layer saw on the way forward, (units, rows)."""
-
-    inputs: tuple[Array, ...]
-    """h_{i−1}, the input of layer i."""
-    sums: tuple[Array, ...]
+    inputs: PerLayer
+    """h_{i−1}, the input of layer i, without the constant."""
+    sums: PerLayer
     """z_i = h_{i−1} W_i of the hidden layers, before the activation."""
 
 
-class Adjoints(NamedTuple):
-    """How the loss changes with what each layer made, on the way back; likewise."""
+class Adjoints(eqx.Module):
+    """Derivatives of the loss in sums and values of the layers, kept by the backward pass."""
 
-    sums: tuple[Array, ...]
-    """∂loss/∂z_i, for every layer."""
-    hidden: tuple[Array, ...]
-    """∂loss/∂h_i, for the hidden layers."""
+    sums: PerLayer
+    """∂loss/∂z_i of every layer."""
+    hidden: PerLayer
+    """∂loss/∂h_i of the hidden layers."""
 
 
 @dataclass(frozen=True, init=False)
 class Network:
-    """A fully connected network: its sizes and its activation. The weights live outside.
+    """Sizes and activation of a fully connected network; the weights are kept outside.
 
     Parameters
     ----------
@@ -69,7 +75,7 @@ class Network:
     activation
         Name, or an `Activation` (`declare` makes one of a user's function).
     bias
-        Whether every layer sees a unit that is always one. The paper's networks have none.
+        Whether layers have biases. The paper's networks have none.
 
     Examples
     --------
@@ -113,7 +119,7 @@ class Network:
         radius: float | Sequence[float] = 1.0,
         dtype: DTypeLike = np.float32,
     ) -> tuple[np.ndarray, ...]:
-        """Random weights on their spheres, the first loop of Algorithm 1.
+        """Return random weights on their spheres, the first loop of Algorithm 1.
 
         Parameters
         ----------
@@ -121,35 +127,23 @@ class Network:
             Seed, or a NumPy generator to draw from.
         scheme
             "uniform" (Xavier, the paper's), "normal", "orthogonal" (all singular values equal), or
-            "identity": hidden layers pass on what they get, except for a small orthogonal part, so
-            that a deep network starts as a shallow one. Biases start at zero.
+            "identity": the matrices between hidden layers are the identity plus a small orthogonal
+            matrix, so that a deep network starts close to a shallow one. Biases start at zero.
         radius
             Frobenius norm μ_i of the weights: one number, or one for each layer.
         dtype
             float32 or float64; the draw is the same in both.
         """
-        if scheme not in INITIALISATIONS:
-            raise ValueError(f"scheme is {scheme!r}; expected one of {', '.join(INITIALISATIONS)}")
-        radii = checked_radii(radius, self.depth)
-        rng = np.random.default_rng(seed)
-        return tuple(
-            (drawn * (r / np.linalg.norm(drawn))).astype(checked_dtype(dtype))
-            for drawn, r in zip(self._drawn(rng, scheme), radii, strict=True)
-        )
-
-    def _drawn(self, rng: np.random.Generator, scheme: str) -> Iterator[np.ndarray]:
-        """The matrices before they are put on their spheres."""
-        for i, (rows, columns) in enumerate(self.shapes):
-            hidden = 0 < i < self.depth - 1
-            drawn = _draw(rng, scheme, (rows - self.bias, columns), hidden)
-            yield np.vstack([drawn, np.zeros((int(self.bias), columns))])
+        radii, rng = checked_radii(radius, self.depth), np.random.default_rng(seed)
+        drawn = draw(rng, self.shapes, radii, scheme=scheme, bias=self.bias)
+        return tuple(w.astype(checked_dtype(dtype)) for w in drawn)
 
     def linear(self, weights: Sequence[Any]) -> tuple[Any, ...]:
-        """The matrices without their biases: what a Lipschitz bound is made of."""
+        """Return the matrices without their biases, as a Lipschitz bound needs them."""
         return tuple(w[:-1] if self.bias else w for w in weights)
 
     def check_weights(self, weights: Sequence[ArrayLike]) -> tuple[np.ndarray, ...]:
-        """Return the weights as arrays, or say which one does not fit the network."""
+        """Return the weights as NumPy arrays, or raise ValueError if one has the wrong shape."""
         arrays = tuple(np.asarray(w) for w in weights)
         if len(arrays) != self.depth:
             raise ValueError(
@@ -164,138 +158,118 @@ class Network:
                 )
         return arrays
 
-    def apply(self, weights: Weights, x: Array) -> Array:
-        """f(x; w) for rows x, Eq. (1)."""
+    def predict(self, weights: Sequence[ArrayLike], x: ArrayLike) -> np.ndarray:
+        """Return f(x; w) of rows x in NumPy, in the precision of the weights."""
+        arrays, h = self.check_weights(weights), np.asarray(x)
+        if h.ndim != 2 or h.shape[1] != self.sizes[0]:
+            raise ValueError(f"x has shape {h.shape}; expected rows of {self.sizes[0]} columns")
+        dtype = np.float32 if arrays[0].dtype == np.float32 else np.float64
+        h = h.astype(dtype)
+        for i, w in enumerate(w.astype(dtype) for w in arrays):
+            h = h @ w[:-1] + w[-1] if self.bias else h @ w
+            h = self.activation(h) if i < self.depth - 1 else h
+        return h
+
+    def apply(
+        self, weights: Weights, x: Float[AnyArray, "rows inputs"]
+    ) -> Float[Array, "rows outputs"]:
+        """Return f(x; w), Eq. (1)."""
         return self.forward(weights, x.T)[0].T
 
-    def layer(self, h: Array, w: Array) -> Array:
-        """Wᵀh, with the constant unit where there is one."""
+    def layer(
+        self, h: Float[AnyArray, "fan_in rows"], w: Float[AnyArray, "_ fan_out"]
+    ) -> Float[Array, "fan_out rows"]:
+        """Return Wᵀh, plus the biases if there are any."""
         return _product(w[:-1], h) + w[-1][:, None] if self.bias else _product(w, h)
 
-    def _gradient(self, h: Array, pull: Array) -> Array:
-        """Gradient of ⟨pull, Wᵀh⟩ in W."""
-        linear = h @ pull.T
-        return jnp.vstack([linear, jnp.sum(pull, axis=1)]) if self.bias else linear
-
-    def predict(self, weights: Sequence[ArrayLike], x: ArrayLike) -> np.ndarray:
-        """`apply` for arrays of any kind, compiled, in the precision of the weights."""
-        arrays = self.check_weights(weights)
-        rows = np.asarray(x)
-        if rows.ndim != 2 or rows.shape[1] != self.sizes[0]:
-            raise ValueError(f"x has shape {rows.shape}; expected rows of {self.sizes[0]} columns")
-        dtype = np.float32 if arrays[0].dtype == np.float32 else np.float64
-        arrays = tuple(np.asarray(w, dtype) for w in arrays)
-        with precision(dtype):
-            rows = jnp.asarray(rows, dtype)
-            return np.asarray(_apply(self, tuple(map(jnp.asarray, arrays)), rows))
-
-    def jacobian(self, weights: Sequence[ArrayLike], x: ArrayLike) -> np.ndarray:
-        """Derivatives of the outputs in the inputs, (rows, outputs, inputs)."""
-        matrices = self.check_weights(weights)
-        with precision(np.float64):
-            return np.asarray(_jacobian(self, matrices, jnp.asarray(x, np.float64)))
-
-    def forward(self, weights: Weights, x: Array) -> tuple[Array, Trace]:
-        """The same for columns x, keeping what the other passes need."""
-        inputs, sums = [x], []
+    def forward(
+        self, weights: Weights, x: Float[AnyArray, "inputs rows"]
+    ) -> tuple[Float[Array, "outputs rows"], Trace]:
+        """Return f(x; w), and what the other passes need."""
+        inputs, sums = [jnp.asarray(x)], []
         for w in weights[:-1]:
             sums.append(self.layer(inputs[-1], w))
             inputs.append(self.activation(sums[-1]))
         return self.layer(inputs[-1], weights[-1]), Trace(tuple(inputs), tuple(sums))
 
-    def backward(self, weights: Weights, trace: Trace, pull: Array) -> tuple[Weights, Adjoints]:
-        """Gradient of ⟨pull, f(x; w)⟩ in the weights, and the adjoints on the way."""
+    def backward(
+        self, weights: Weights, trace: Trace, cotangent: Float[Array, "outputs rows"]
+    ) -> tuple[Weights, Adjoints]:
+        """Return the gradient of ⟨cotangent, f(x; w)⟩ in the weights, and the adjoints."""
         matrices, gradient, hidden = self.linear(weights), [], []
-        sums = [pull]
+        sums = [cotangent]
         for i in reversed(range(len(weights))):
-            gradient.append(self._gradient(trace.inputs[i], sums[-1]))
+            gradient.append(self._layer_gradient(trace.inputs[i], sums[-1]))
             if i > 0:
                 hidden.append(matrices[i] @ sums[-1])
                 sums.append(hidden[-1] * self.activation.slope(trace.sums[i - 1]))
         return tuple(gradient[::-1]), Adjoints(tuple(sums[::-1]), tuple(hidden[::-1]))
 
-    def push(self, weights: Weights, velocity: Weights, trace: Trace) -> Array:
-        """Velocity f' of the outputs along w + t·velocity."""
-        return self.pushes(weights, tuple(v[None] for v in velocity), trace)[:, 0]
+    def jvp(
+        self, weights: Weights, velocity: Weights, trace: Trace
+    ) -> Float[Array, "outputs rows"]:
+        """Return the velocity f' of the outputs along w + t·velocity."""
+        return self.jvps(weights, tuple(v[None] for v in velocity), trace)[:, 0]
 
-    def pushes(self, weights: Weights, velocities: Weights, trace: Trace) -> Array:
-        """The same along each of a stack of velocities: (outputs, velocities, rows).
-
-        They go together through every product.
-        """
+    def jvps(
+        self, weights: Weights, velocities: Velocities, trace: Trace
+    ) -> Float[Array, "outputs velocities rows"]:
+        """Return f' along each of a stack of velocities, which share every matrix product."""
         matrices, count = self.linear(weights), len(velocities[0])
 
-        def apart(made: Array) -> Array:
-            return made.reshape(-1, count, trace.inputs[0].shape[1])
+        def split(products: Array) -> Array:
+            return products.reshape(-1, count, trace.inputs[0].shape[1])
 
-        def by_velocity(i: int) -> Array:
-            together = jnp.moveaxis(velocities[i], 0, -1)
-            return apart(self.layer(trace.inputs[i], together.reshape(len(together), -1)))
+        def from_velocity(i: int) -> Array:
+            side_by_side = jnp.moveaxis(velocities[i], 0, -1)
+            wide = side_by_side.reshape(len(side_by_side), -1)
+            return split(self.layer(trace.inputs[i], wide))
 
-        push = by_velocity(0)
+        dz = from_velocity(0)
         for i in range(1, len(weights)):
-            hidden = push * self.activation.slope(trace.sums[i - 1])[:, None]
-            push = apart(_product(matrices[i], hidden.reshape(len(hidden), -1))) + by_velocity(i)
-        return push
+            dh = dz * self.activation.slope(trace.sums[i - 1])[:, None]
+            dz = split(_product(matrices[i], dh.reshape(len(dh), -1))) + from_velocity(i)
+        return dz
 
     def second_order(
         self, weights: Weights, velocity: Weights, trace: Trace, adjoints: Adjoints
-    ) -> tuple[Array, Array]:
-        """Velocity f' of the outputs, and the curvature ⟨pull, f''⟩, along w + t·velocity.
+    ) -> tuple[Float[Array, "outputs rows"], Float[Array, ""]]:
+        """Return f' and ⟨cotangent, f''⟩ along w + t·velocity.
 
         With z_i'' = h_{i−1}'' W_i + 2 h_{i−1}' V_i and h_i'' = ρ'(z_i) z_i'' + ρ''(z_i) z_i'²,
-        the adjoints carry every second derivative to the output without computing it.
+        the adjoints of `backward` carry every second derivative to the output without computing it.
         """
-        matrices, turning = self.linear(weights), self.linear(velocity)
-        push = self.layer(trace.inputs[0], velocity[0])
-        curvature = jnp.zeros((), push.dtype)
+        matrices, linear_velocity = self.linear(weights), self.linear(velocity)
+        dz = self.layer(trace.inputs[0], velocity[0])
+        curvature = jnp.zeros((), dz.dtype)
         for i in range(1, len(weights)):
             if self.activation.curved:
-                bend = self.activation.bend(trace.sums[i - 1])
-                curvature += jnp.sum(adjoints.hidden[i - 1] * bend * push**2)
-            hidden = push * self.activation.slope(trace.sums[i - 1])
-            curvature += 2 * jnp.sum(adjoints.sums[i] * _product(turning[i], hidden))
-            push = _product(matrices[i], hidden) + self.layer(trace.inputs[i], velocity[i])
-        return push, curvature
+                second = self.activation.curvature(trace.sums[i - 1])
+                curvature += jnp.sum(adjoints.hidden[i - 1] * second * dz**2)
+            dh = dz * self.activation.slope(trace.sums[i - 1])
+            curvature += 2 * jnp.sum(adjoints.sums[i] * _product(linear_velocity[i], dh))
+            dz = _product(matrices[i], dh) + self.layer(trace.inputs[i], velocity[i])
+        return dz, curvature
+
+    def _layer_gradient(
+        self, h: Float[Array, "fan_in rows"], cotangent: Float[Array, "fan_out rows"]
+    ) -> Float[Array, "_ fan_out"]:
+        """Return the gradient of ⟨cotangent, layer(h, w)⟩ in w."""
+        linear = h @ cotangent.T
+        return jnp.vstack([linear, jnp.sum(cotangent, axis=1)]) if self.bias else linear
 
 
-def _product(w: Array, h: Array) -> Array:
-    # Behind a barrier the small matrix is transposed first: XLA's product with a matrix that it has
-    # to read down its columns takes a tenth longer.
+def _product(
+    w: Float[AnyArray, "fan_in fan_out"], h: Float[AnyArray, "fan_in columns"]
+) -> Float[Array, "fan_out columns"]:
+    """Return Wᵀh."""
+    # The barrier makes XLA transpose the small matrix first: a product that reads it down its
+    # columns takes a tenth longer.
     return jax.lax.optimization_barrier(w.T) @ h
 
 
-@partial(jax.jit, static_argnums=0)
-def _apply(network: Network, weights: Weights, x: Array) -> Array:
-    return network.apply(weights, x)
-
-
-@partial(jax.jit, static_argnums=0)
-def _jacobian(network: Network, weights: Weights, x: Array) -> Array:
-    return jax.vmap(jax.jacrev(lambda row: network.apply(weights, row[None])[0]))(x)
-
-
-def checked_radii(radius: float | Sequence[float], depth: int) -> tuple[float, ...]:
-    """One positive radius for each layer."""
-    try:
-        radii = np.asarray(radius, np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"radius is {radius!r}; expected one number or one for each of the {depth} layers"
-        ) from None
-    if radii.ndim == 0:
-        radii = np.full(depth, float(radii))
-    if radii.shape != (depth,):
-        raise ValueError(
-            f"radius has {radii.size} entries; expected one number or one for each of the "
-            f"{depth} layers"
-        )
-    if not np.all((radii > 0) & np.isfinite(radii)):
-        raise ValueError(f"radius is {radius!r}; expected positive, finite numbers")
-    return tuple(radii.tolist())
-
-
 def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the sizes as positive integers, or raise ValueError."""
     try:
         checked = tuple(int(s) for s in sizes)
         whole = all(c == s for c, s in zip(checked, sizes, strict=True))
@@ -309,19 +283,3 @@ def _checked_sizes(sizes: Sequence[int]) -> tuple[int, ...]:
             "positive"
         )
     return checked
-
-
-def _draw(
-    rng: np.random.Generator, scheme: str, shape: tuple[int, int], hidden: bool
-) -> np.ndarray:
-    """One matrix before it is put on its sphere; `hidden` where both its sides are hidden."""
-    if scheme == "uniform":
-        bound = np.sqrt(6 / sum(shape))  # Xavier; normalisation makes the scale immaterial
-        return rng.uniform(-bound, bound, shape)
-    if scheme == "normal":
-        return random_point(rng, shape, dtype=np.float64)
-    tall = max(shape), min(shape)
-    q, r = np.linalg.qr(rng.standard_normal(tall))
-    q = q * np.sign(np.diagonal(r))  # uniform over the orthogonal matrices (Mezzadri 2007)
-    q = q if tall == shape else q.T
-    return np.eye(*shape) + ASIDE * q if scheme == "identity" and hidden else q

@@ -1,3 +1,3 @@
-"""What is minimised: losses, the objective protocols, and a network with its data."""
+"""Objectives to minimise: losses, objective protocols, and a network with its data."""
 
 __all__: list[str] = []

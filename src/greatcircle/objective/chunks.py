@@ -1,171 +1,200 @@
-"""Sums over rows, part by part: chunk by chunk, and device by device.
+"""Sums over rows of data, chunk by chunk and device by device.
 
-All that training asks of the data are sums over rows. Up to `WHOLE` rows on one device are done at
-once, and passes share what they see. More rows are done in chunks, one after the other, each of
-which makes again what it needs and leaves only sums, so memory does not grow with the rows. That
-is a third more arithmetic, but from about that size on less time (`docs/scale.md`).
+Everything that training computes from the data is a sum over rows. Up to `MAX_AT_ONCE` rows on one
+device are processed at once, and passes share their caches. More rows are processed in chunks, one
+after the other; each recomputes what it needs and adds only to the sums, so memory does not grow
+with the number of rows. That is a third more arithmetic, but above this size it takes less time
+(`docs/scale.md`).
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from jax.sharding import PartitionSpec
-from numpy.typing import DTypeLike
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Float, Int
 
-from greatcircle._runtime import allocator, threads
+from greatcircle._runtime import threads
 
-if TYPE_CHECKING:
-    from greatcircle.objective.problem import Problem
+__all__ = ["DeviceRows", "HasRows", "Window", "at_once", "chunk_layout", "sample", "summed"]
 
 CHUNK = 8_192
-"""Most rows of a chunk for several cores, among which larger products are shared at less of a loss.
-For one core half of it, which stays in its cache."""
+"""Largest number of rows in a chunk; half of it on one core, to fit into its cache."""
 
-WHOLE = 4 * CHUNK
-"""Most rows of a device that are done at once."""
+MAX_AT_ONCE = 4 * CHUNK
+"""Largest number of rows that a device processes at once."""
 
 AXIS = "rows"
-"""Of the mesh of devices."""
+"""Name of the mesh axis over devices."""
 
 
-class Window(NamedTuple):
-    """Some of the chunks, told to a compiled program when it runs: one program for all of them."""
+class Window(eqx.Module):
+    """A range of chunks. It is an argument of compiled programs: one program serves all ranges."""
 
-    first: Array
-    """Number of the first of them."""
-    chunks: Array
-    """How many there are."""
-    weight: Array
-    """Of their rows, among all."""
+    first: Int[Array, ""]
+    """Index of the first chunk."""
+    chunks: Int[Array, ""]
+    """Number of chunks."""
+    weight: Float[Array, ""]
+    """Sum of the sample weights of their rows."""
+
+
+class DeviceRows(eqx.Module):
+    """Rows of data on one device or on several."""
+
+    inputs: Array
+    """(rows, inputs), or transposed with `columns_first`."""
+    targets: Array
+    """(rows, outputs), likewise."""
+    sample_weight: Float[Array, " rows"]
+    """Summing to one."""
+    columns_first: bool = eqx.field(static=True, default=False)
+    """Whether rows of data are columns of the arrays, as they are during the passes."""
+    mesh: Mesh | None = eqx.field(static=True, default=None)
+    """The devices that the rows are sharded over (`sharding.py`); None for one."""
+    window: Window | None = None
+    """The chunks that count; None for all."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        return len(self.sample_weight)
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether passes over the rows go chunk by chunk."""
+        return self.mesh is not None or self.window is not None or not at_once(self.count)
+
+    def with_weight(self, sample_weight: Array) -> "DeviceRows":
+        """Return the same rows with new sample weights and no window."""
+        return DeviceRows(
+            self.inputs, self.targets, sample_weight, self.columns_first, self.mesh, None
+        )
+
+    def pick(self, take: Callable[[Array, int], Array]) -> "DeviceRows":
+        """Apply `take(array, axis of the rows)` to inputs, targets and weights."""
+        axis = int(self.columns_first)
+        return DeviceRows(
+            take(self.inputs, axis),
+            take(self.targets, axis),
+            take(self.sample_weight, 0),
+            self.columns_first,
+        )
+
+
+@runtime_checkable
+class HasRows(Protocol):
+    """An objective over rows of data."""
+
+    @property
+    def rows(self) -> DeviceRows:
+        """The rows."""
+        ...
+
+    def with_rows(self, rows: DeviceRows) -> "HasRows":
+        """Return the same objective, in the same unit, with other rows."""
+        ...
 
 
 Quantity = Callable[..., Any]
-"""A sum over the rows of a problem, of which the other arguments are the same for all parts."""
-
-
-def summed(problem: "Problem", quantity: Quantity, *more: Any) -> Any:
-    """`quantity(problem, *more)`, where that is a sum over rows."""
-    return _on_each_device(problem, partial(_chunk_by_chunk, quantity), *more)
-
-
-def sample(problem: "Problem", every: int, turn: Any) -> "Problem":
-    """Every so many rows, other ones each turn, weighted as if there were no others.
-
-    Neighbours are often alike, as in a record of a flight: so a sample reaches over all rows, and
-    from one turn to the next it moves by about the golden section of the way to the next row. After
-    `every` turns each row was taken once. Rows that are spread over devices are counted through, so
-    that the sample does not depend on how many devices there are.
-    """
-    each = problem.count if problem.mesh is None else problem.count // problem.mesh.size
-    every = min(every, problem.count)
-    if every <= 1:
-        return problem
-    jump = next(j for j in range(round(0.618 * every), 0, -1) if math.gcd(j, every) == 1)
-    first = jnp.asarray(turn) % every * jump % every
-
-    def some(leaves: Sequence[Array], first: Array) -> list[Array]:
-        before = 0 if problem.mesh is None else jax.lax.axis_index(AXIS) * each
-        rows = (first - before) % every + every * jnp.arange(-(-each // every))
-        inputs, targets, share = (
-            jnp.take(values, jnp.minimum(rows, each - 1), axis)
-            for values, axis in zip(leaves, _axes(problem), strict=True)
-        )
-        return [inputs, targets, jnp.where(rows < each, share, 0)]
-
-    leaves, structure = problem.tree_flatten()
-    unit, square, _ = leaves[3:]  # a window is no matter: the sample is as small as it should be
-    if problem.mesh is not None:
-        spread, same = PartitionSpec(AXIS), PartitionSpec()
-        some = jax.shard_map(some, mesh=problem.mesh, in_specs=(spread, same), out_specs=spread)
-    part = problem.tree_unflatten(structure, [*some(leaves[:3], first), unit, square, None])
-    weight = summed(part, lambda part: jnp.sum(part.share))
-    part.share = part.share / jnp.where(weight > 0, weight, 1)
-    return part
-
-
-def _on_each_device(problem: "Problem", quantity: Quantity, *more: Any) -> Any:
-    if problem.mesh is None:
-        return quantity(problem, *more)
-    leaves, structure = problem.tree_flatten()
-
-    def local(leaves: Any, more: Any) -> Any:
-        part = problem.tree_unflatten(structure._replace(mesh=None), leaves)
-        # All sums in one message: what takes time is that there is one, not what is in it.
-        sums, apart = ravel_pytree(quantity(part, *more))
-        return apart(jax.lax.psum(sums, AXIS))
-
-    spread, same = PartitionSpec(AXIS), PartitionSpec()
-    specs = (spread, spread, spread, same, same, same)
-    return jax.shard_map(
-        local, mesh=problem.mesh, in_specs=(specs, same), out_specs=same, check_vma=False
-    )(leaves, more)
-
-
-def _chunk_by_chunk(quantity: Quantity, problem: "Problem", *more: Any) -> Any:
-    rows, window = problem.count, problem.window
-    if at_once(rows) and window is None:
-        return quantity(problem, *more)
-    chunks, size = chunks_of(rows)
-
-    def add(total: Any, chunk: Array) -> Any:
-        # The last chunk begins earlier than its turn, to be as long as the others: rows that have
-        # been counted do not count again.
-        first = jnp.minimum(chunk * size, rows - size)
-        part = _rows(problem, first, size)
-        share = part.share if window is None else part.share / window.weight
-        part.share = jnp.where(first + jnp.arange(size) >= chunk * size, share, 0)
-        return jax.tree.map(jnp.add, total, quantity(part, *more))
-
-    nothing = jax.tree.map(
-        lambda shape: jnp.zeros(shape.shape, shape.dtype), jax.eval_shape(quantity, problem, *more)
-    )
-    if window is None:
-        numbers = jnp.arange(chunks)
-        return jax.lax.scan(lambda total, chunk: (add(total, chunk), None), nothing, numbers)[0]
-    last = window.first + window.chunks
-    return jax.lax.fori_loop(window.first, last, lambda chunk, total: add(total, chunk), nothing)
+"""`quantity(objective, *arguments)`, a sum over the rows of the objective."""
 
 
 def at_once(rows: int) -> bool:
-    """Whether a device does so many together."""
-    return rows <= WHOLE
+    """Return whether a device processes this number of rows at once."""
+    return rows <= MAX_AT_ONCE
 
 
-def chunks_of(rows: int) -> tuple[int, int]:
-    """How many chunks, and of how many rows each."""
+def chunk_layout(rows: int) -> tuple[int, int]:
+    """Return the number of chunks and the number of rows in each."""
     count = -(-rows // (CHUNK if threads.cores() > 1 else CHUNK // 2))
     return count, -(-rows // count)
 
 
-def _rows(problem: "Problem", first: Array, count: int) -> "Problem":
-    """Some of the rows, as they are weighted among all."""
-    leaves, structure = problem.tree_flatten()
-    some = [
-        jax.lax.dynamic_slice_in_dim(values, first, count, axis)
-        for values, axis in zip(leaves[:3], _axes(problem), strict=True)
-    ]
-    unit, square, _ = leaves[3:]
-    return problem.tree_unflatten(structure, [*some, unit, square, None])
+def summed(objective: HasRows, quantity: Quantity, *arguments: Any) -> Any:
+    """Return `quantity(objective, *arguments)`, summed over devices and chunks."""
+    rows, over_chunks = objective.rows, partial(_summed_over_chunks, quantity)
+    if rows.mesh is None:
+        return over_chunks(objective, *arguments)
+
+    def on_device(inputs: Array, targets: Array, sample_weight: Array, arguments: Any) -> Any:
+        local = DeviceRows(inputs, targets, sample_weight, rows.columns_first)
+        # All sums in one message: its latency dominates, not its size.
+        sums, unravel = ravel_pytree(over_chunks(objective.with_rows(local), *arguments))
+        return unravel(jax.lax.psum(sums, AXIS))
+
+    sharded, replicated = PartitionSpec(AXIS), PartitionSpec()
+    return jax.shard_map(
+        on_device,
+        mesh=rows.mesh,
+        in_specs=(sharded, sharded, sharded, replicated),
+        out_specs=replicated,
+        check_vma=False,
+    )(rows.inputs, rows.targets, rows.sample_weight, arguments)
 
 
-def _axes(problem: "Problem") -> tuple[int, int, int]:
-    """Along which inputs, targets and weights of rows have the rows."""
-    return int(problem.turned), int(problem.turned), 0
+def sample(rows: DeviceRows, every: int, iteration: Any) -> DeviceRows:
+    """Return every n-th row, a different subset at each iteration, with weights that sum to one.
+
+    Neighbouring rows are often alike, as in a recorded flight, so a sample is spread over all rows,
+    and from one iteration to the next its offset moves by about the golden section of n. After
+    `every` iterations each row was taken once. Rows are numbered across devices, so the sample does
+    not depend on the number of devices.
+    """
+    every = min(every, rows.count)
+    if every <= 1:
+        return rows
+    per_device = rows.count if rows.mesh is None else rows.count // rows.mesh.size
+    jump = next(j for j in range(round(0.618 * every), 0, -1) if math.gcd(j, every) == 1)
+    offset = jnp.asarray(iteration) % every * jump % every
+
+    def taken(inputs: Array, targets: Array, weight: Array, offset: Array) -> tuple[Array, ...]:
+        before = 0 if rows.mesh is None else jax.lax.axis_index(AXIS) * per_device
+        index = (offset - before) % every + every * jnp.arange(-(-per_device // every))
+        local = DeviceRows(inputs, targets, weight, rows.columns_first)
+        local = local.pick(lambda a, axis: jnp.take(a, jnp.minimum(index, per_device - 1), axis))
+        counted = jnp.where(index < per_device, local.sample_weight, 0)
+        return local.inputs, local.targets, counted
+
+    if rows.mesh is not None:
+        sharded, replicated = PartitionSpec(AXIS), PartitionSpec()
+        specs = (sharded, sharded, sharded, replicated)
+        taken = jax.shard_map(taken, mesh=rows.mesh, in_specs=specs, out_specs=sharded)
+    inputs, targets, weight = taken(rows.inputs, rows.targets, rows.sample_weight, offset)
+    total = jnp.sum(weight)
+    return DeviceRows(
+        inputs, targets, weight / jnp.where(total > 0, total, 1), rows.columns_first, rows.mesh
+    )
 
 
-SEEN_AT_MOST = 16 << 20
-"""What the layers see, in bytes, for which a thread's heap has room: the passes hold four of it."""
+def _summed_over_chunks(quantity: Quantity, objective: Any, *arguments: Any) -> Any:
+    rows, window = objective.rows, objective.rows.window
+    if at_once(rows.count) and window is None:
+        return quantity(objective, *arguments)
+    chunks, size = chunk_layout(rows.count)
 
+    def add(total: Any, chunk: Array) -> Any:
+        # The last chunk starts earlier, so that all have the same length; rows that an earlier
+        # chunk has counted get weight zero.
+        first = jnp.minimum(chunk * size, rows.count - size)
+        part = rows.pick(lambda a, axis: jax.lax.dynamic_slice_in_dim(a, first, size, axis))
+        weight = part.sample_weight if window is None else part.sample_weight / window.weight
+        part = part.with_weight(jnp.where(first + jnp.arange(size) >= chunk * size, weight, 0))
+        return jax.tree.map(jnp.add, total, quantity(objective.with_rows(part), *arguments))
 
-def room_for(sizes: Sequence[int], rows: int, dtype: DTypeLike) -> None:
-    """One heap, where what the layers see would not fit in a heap of a thread's own."""
-    together = rows if at_once(rows) else CHUNK
-    if sum(sizes) * together * np.dtype(dtype).itemsize > SEEN_AT_MOST:
-        allocator.one_heap()
+    zero = jax.tree.map(
+        lambda shape: jnp.zeros(shape.shape, shape.dtype),
+        jax.eval_shape(lambda *given: quantity(objective, *given), *arguments),
+    )
+    if window is None:
+        return jax.lax.scan(
+            lambda total, chunk: (add(total, chunk), None), zero, jnp.arange(chunks)
+        )[0]
+    end = window.first + window.chunks
+    return jax.lax.fori_loop(window.first, end, lambda chunk, total: add(total, chunk), zero)

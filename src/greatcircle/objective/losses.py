@@ -1,26 +1,49 @@
-"""Convex losses, with what the algorithms need of them.
+"""Convex losses of one row: squared, Huber, softmax cross-entropy, logistic.
 
-A loss is a function of one row of outputs and one row of targets. `curvature` bounds the largest
-eigenvalue of its Hessian in the outputs: it turns the majorant of Eq. (22), derived in the paper
-for the squared loss alone, into one for every loss here (it multiplies Q).
+`curvature` bounds the largest eigenvalue of the Hessian in the outputs. Multiplied by it, Q of
+Eq. (22), which the paper derives for the squared loss alone, gives a majorant for every loss here.
 """
 
 from dataclasses import dataclass
 from numbers import Real
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float
+
+__all__ = [
+    "LOSSES",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "SoftmaxCrossEntropy",
+    "Squared",
+    "get",
+    "of_columns",
+]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+AnyArray = Array | np.ndarray
+Row = Float[AnyArray, " outputs"]
+Columns = Float[AnyArray, "outputs rows"]
+Scalar = Float[Array, ""]
+Targets = Float[np.ndarray, "rows outputs"]
+
+
+@runtime_checkable
 class Loss(Protocol):
-    """What the rest of the library asks of a loss."""
+    """The protocol of a loss."""
 
     @property
     def name(self) -> str:
-        """What the loss is called."""
+        """Name in messages and files."""
         ...
 
     @property
@@ -28,12 +51,12 @@ class Loss(Protocol):
         """Upper bound on the eigenvalues of the Hessian in the outputs."""
         ...
 
-    def of_row(self, outputs: Array, targets: Array) -> Array:
-        """Loss of one row."""
+    def of_row(self, outputs: Row, targets: Row) -> Scalar:
+        """Return the loss of one row."""
         ...
 
-    def check(self, targets: np.ndarray) -> None:
-        """Raise ValueError where the targets do not fit the loss."""
+    def check(self, targets: Targets) -> None:
+        """Raise ValueError if the targets do not suit the loss."""
         ...
 
 
@@ -44,12 +67,12 @@ class Squared:
     name = "squared"
     curvature = 1.0
 
-    def of_row(self, outputs: Array, targets: Array) -> Array:
-        """Loss of one row."""
+    def of_row(self, outputs: Row, targets: Row) -> Scalar:
+        """Return the loss of one row."""
         return 0.5 * _total((outputs - targets) ** 2)
 
-    def check(self, targets: np.ndarray) -> None:
-        """Every finite target fits."""
+    def check(self, targets: Targets) -> None:
+        """Accept all finite targets."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +87,15 @@ class Huber:
         if not isinstance(self.delta, Real) or not 0 < float(self.delta) < np.inf:
             raise ValueError(f"delta is {self.delta!r}; expected a positive number")
 
-    def of_row(self, outputs: Array, targets: Array) -> Array:
-        """Loss of one row."""
+    def of_row(self, outputs: Row, targets: Row) -> Scalar:
+        """Return the loss of one row."""
         error = outputs - targets
         clipped = jnp.where(error > self.delta, self.delta, error)
         clipped = jnp.where(error < -self.delta, -self.delta, clipped)
         return _total(clipped * (error - 0.5 * clipped))
 
-    def check(self, targets: np.ndarray) -> None:
-        """Every finite target fits."""
+    def check(self, targets: Targets) -> None:
+        """Accept all finite targets."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +108,12 @@ class SoftmaxCrossEntropy:
     name = "softmax"
     curvature = 0.5
 
-    def of_row(self, outputs: Array, targets: Array) -> Array:
-        """Loss of one row."""
+    def of_row(self, outputs: Row, targets: Row) -> Scalar:
+        """Return the loss of one row."""
         return jax.nn.logsumexp(outputs) - _total(targets * outputs)
 
-    def check(self, targets: np.ndarray) -> None:
-        """Rows must be non-negative and sum to one."""
+    def check(self, targets: Targets) -> None:
+        """Raise ValueError unless rows are non-negative and sum to one."""
         if targets.shape[1] < 2:
             raise ValueError(
                 "loss 'softmax' needs at least two target columns, one for each class; "
@@ -113,15 +136,15 @@ class Logistic:
     name = "logistic"
     curvature = 0.25
 
-    def of_row(self, outputs: Array, targets: Array) -> Array:
-        """Loss of one row."""
+    def of_row(self, outputs: Row, targets: Row) -> Scalar:
+        """Return the loss of one row."""
         # log(1 + eᶠ) without overflow; the branches agree in every derivative at 0.
         small = jnp.exp(jnp.where(outputs < 0, outputs, -outputs))
         softplus = jnp.where(outputs < 0, 0, outputs) + jnp.log1p(small)
         return _total(softplus - targets * outputs)
 
-    def check(self, targets: np.ndarray) -> None:
-        """Every entry must lie between 0 and 1."""
+    def check(self, targets: Targets) -> None:
+        """Raise ValueError unless all entries are between 0 and 1."""
         if np.any((targets < 0) | (targets > 1)):
             raise ValueError(
                 "loss 'logistic' needs targets between 0 and 1; encode the two classes as 0 and 1"
@@ -133,18 +156,8 @@ LOSSES: dict[str, Loss] = {
 }
 
 
-def _total(values: Array) -> Array:
-    """Sum as a product: XLA's sum over the few outputs of many rows takes four times as long."""
-    return jnp.dot(values, jnp.ones_like(values), precision="highest")
-
-
-def of_columns(loss: Loss, outputs: Array, targets: Array) -> Array:
-    """Loss of each row of the data, which are columns here, as in the passes of a network."""
-    return jax.vmap(loss.of_row, in_axes=1)(outputs, targets)
-
-
 def get(choice: str | Loss) -> Loss:
-    """Look up a loss by name, or pass one through."""
+    """Look up a loss by name, or return the given one."""
     if callable(getattr(choice, "of_row", None)) and not isinstance(choice, str | type):
         return choice
     if not isinstance(choice, str) or choice not in LOSSES:
@@ -153,3 +166,13 @@ def get(choice: str | Loss) -> Loss:
             "losses.Huber(delta=1.0)"
         )
     return LOSSES[choice]
+
+
+def of_columns(loss: Loss, outputs: Columns, targets: Columns) -> Float[Array, " rows"]:
+    """Return the loss of each row of data, given as columns, as in the passes of a network."""
+    return jax.vmap(loss.of_row, in_axes=1)(outputs, targets)
+
+
+def _total(values: Row) -> Scalar:
+    """Return the sum, as a product: XLA's sum over few outputs takes four times as long."""
+    return jnp.dot(values, jnp.ones_like(values), precision="highest")

@@ -1,141 +1,170 @@
-"""What the loop asks of the thing that is minimised, and that for any object with `loss(weights)`.
+"""Protocols of the objectives that the loop minimises, from `Objective` to `LayeredObjective`.
 
-The loop asks an objective for three passes, each using the one before:
+The loop calls three passes over the data, each reusing the one before through a cache:
 
-- `forward(weights)` gives the loss and whatever the pass left behind;
-- `backward(weights, left)` gives the gradient and whatever that pass left behind;
-- `second_order(weights, velocity, left)` gives vᵀ ∇²L v, without a Hessian.
+- `forward(weights)` returns the loss and a cache;
+- `backward(weights, cache)` returns the gradient and a larger cache;
+- `second_order(weights, velocity, cache)` returns vᵀ ∇²L v, without a Hessian.
 
-Gauss-Newton asks for one more: `linearised(weights, left)` gives v ↦ Jᵀ H J v, where J is the
-derivative of the outputs and H the Hessian of the loss in them, and how much of a pass over the
-data each product is.
+Gauss-Newton needs one more: `gauss_newton(weights, cache, fraction, iteration)` returns the product
+v ↦ Jᵀ H J v, where J is the Jacobian of the outputs and H the Hessian of the loss in them.
 
-`Problem` (`problem.py`) does them by hand for a `Network`. `Custom` does them by automatic
-differentiation for everything else.
+`Problem` (`problem.py`) is a `LayeredObjective`: its passes are written by hand for a `Network`,
+and directions and steps may ask about its layers. `FunctionObjective` (`function.py`) wraps any
+other function of the weights and differentiates it automatically.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
+from jaxtyping import Float
 
 from greatcircle.geometry.sphere import Tree
+from greatcircle.network.network import Network
+from greatcircle.objective.losses import Loss
+
+__all__ = [
+    "LayeredObjective",
+    "Objective",
+    "SecondOrderObjective",
+    "layered",
+    "quadratic_form",
+    "second_order",
+    "value_of",
+]
+
+Scalar = Float[Array, ""]
+PerLayer = Float[Array, " layers"]
 
 
+@runtime_checkable
 class Objective(Protocol):
-    """What the loop asks of the thing that is minimised. All values are in units of `unit`."""
+    """A differentiable loss. All values are in units of `unit`."""
 
-    unit: Any
-
-    def value(self, weights: Tree) -> Array:
-        """The loss."""
+    @property
+    def unit(self) -> Any:
+        """Multiplied by this, values are in the units of the loss."""
         ...
 
-    def forward(self, weights: Tree) -> tuple[Array, Any]:
-        """The loss, and what `backward` needs."""
+    def value(self, weights: Tree) -> Scalar:
+        """Return the loss."""
         ...
 
-    def backward(self, weights: Tree, left: Any) -> tuple[Tree, Any]:
-        """The gradient, and what `second_order` needs."""
+    def forward(self, weights: Tree) -> tuple[Scalar, Any]:
+        """Return the loss and the cache for `backward`."""
         ...
 
-    def second_order(self, weights: Tree, velocity: Tree, left: Any) -> Array:
-        """vᵀ ∇²L v."""
+    def backward(self, weights: Tree, cache: Any) -> tuple[Tree, Any]:
+        """Return the gradient and the cache for `second_order`."""
         ...
 
-    def linearised(
-        self, weights: Tree, left: Any, share: float = 1.0, turn: Any = 0
+
+@runtime_checkable
+class SecondOrderObjective(Objective, Protocol):
+    """An objective with second derivatives."""
+
+    def second_order(self, weights: Tree, velocity: Tree, cache: Any) -> Scalar:
+        """Return vᵀ ∇²L v."""
+        ...
+
+    def gauss_newton(
+        self, weights: Tree, cache: Any, fraction: float = 1.0, iteration: Any = 0
     ) -> tuple[Callable[[Tree], Tree], float | Array]:
-        """The map v ↦ Jᵀ H J v on a share of the rows, other ones each turn; and that share."""
+        """Return v ↦ Jᵀ H J v on a fraction of the rows, and the fraction used."""
         ...
 
 
-class Custom:
-    """Any object with `loss(weights)`, where `weights` is a pytree of matrices.
+@runtime_checkable
+class LayeredObjective(SecondOrderObjective, Protocol):
+    """The loss of a network, with statistics of its layers over the data."""
 
-    What the object holds becomes part of the compiled program, so each run compiles anew: a user
-    may have changed the object in between.
+    @property
+    def network(self) -> Network:
+        """The network."""
+        ...
+
+    @property
+    def criterion(self) -> Loss:
+        """The loss of one row."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def mean_square_input(self) -> Scalar:
+        """Q of Eq. (23), the mean of ‖x‖²."""
+        ...
+
+    def largest_input(self) -> Scalar:
+        """Return the largest ‖x‖ of a row with positive weight."""
+        ...
+
+    def output_gradient(self, cache: Any) -> Scalar:
+        """Return the root mean square of the loss's gradient with respect to the outputs."""
+        ...
+
+    def moments(self, headings: Tree, cache: Any) -> tuple[PerLayer, PerLayer, PerLayer]:
+        """Return the means over the rows of ‖hW‖², ⟨hW, hU⟩ and ‖hU‖² for each layer."""
+        ...
+
+    def sampled(self, every: int, iteration: Any) -> tuple["LayeredObjective", float | Array]:
+        """Return the objective of every n-th row, and the fraction of the rows it has."""
+        ...
+
+    def cache_at(self, weights: Tree) -> Any:
+        """Return the cache of a backward pass."""
+        ...
+
+    def kronecker(self, cache: Any) -> tuple[Array, Array]:
+        """Return the Kronecker factors of the Gauss-Newton matrix, stacked over the layers."""
+        ...
+
+    def gram(self, weights: Tree, velocities: Tree, cache: Any) -> Float[Array, "n n"]:
+        """Return ⟨J a, H J b⟩ for each pair of a stack of velocities."""
+        ...
+
+
+def layered(objective: Objective, user: str, instead: str) -> LayeredObjective:
+    """Return the objective as a `LayeredObjective`, or raise TypeError.
+
+    Parameters
+    ----------
+    objective
+        Any objective.
+    user
+        The direction or step that needs layers, for the error.
+    instead
+        What to use for other objectives, for the error.
     """
-
-    def __init__(self, user: Any, dtype: np.dtype) -> None:
-        if not callable(getattr(user, "loss", None)):
-            raise TypeError(
-                f"problem is a {type(user).__name__} without a method loss(weights); "
-                "expected a Problem or any object that has one"
-            )
-        self.user = user
-        self.identity = object()
-        self.unit = np.ones((), dtype)
-
-    def value(self, weights: Tree) -> Array:
-        """The loss."""
-        try:
-            value = self.user.loss(weights)
-        except jax.errors.TracerArrayConversionError as error:
-            raise TypeError(
-                "loss(weights) makes NumPy arrays of the weights, which cannot be differentiated; "
-                "expected functions of jax.numpy"
-            ) from error
-        if jnp.shape(value) != ():
-            raise ValueError(
-                f"loss(weights) has shape {jnp.shape(value)}; expected one number: take its sum or "
-                "mean"
-            )
-        return value
-
-    def forward(self, weights: Tree) -> tuple[Array, Callable[[Array], tuple[Tree]]]:
-        """The loss and its pull-back."""
-        return jax.vjp(self.value, weights)
-
-    def backward(self, weights: Tree, left: Callable[[Array], tuple[Tree]]) -> tuple[Tree, None]:
-        """The gradient."""
-        return left(jnp.ones((), self.unit.dtype))[0], None
-
-    def second_order(self, weights: Tree, velocity: Tree, left: None) -> Array:
-        """vᵀ ∇²L v, forward over forward."""
-        return quadratic_form(self.value, weights, velocity)
-
-    def linearised(
-        self, weights: Tree, left: None, share: float = 1.0, turn: Any = 0
-    ) -> tuple[Callable[[Tree], Tree], float | Array]:
-        """The map v ↦ Jᵀ H J v from the user's `outputs` and `loss_of`; always from all rows."""
-        outputs, push = jax.linearize(self.user.outputs, weights)
-        pull = jax.linear_transpose(push, weights)
-        slope = jax.grad(self.user.loss_of)
-
-        def product(velocity: Tree) -> Tree:
-            return pull(jax.jvp(slope, (outputs,), (push(velocity),))[1])[0]
-
-        return product, 1.0
+    if not isinstance(objective, LayeredObjective):
+        raise TypeError(
+            f"{user} needs a Problem with a Network, because it uses its layers; for any other "
+            f"objective use {instead}"
+        )
+    return objective
 
 
-def _rebuilt(structure: tuple[Any, object], leaves: Sequence[Any]) -> Custom:
-    custom = object.__new__(Custom)
-    custom.user, custom.identity = structure
-    (custom.unit,) = leaves
-    return custom
+def second_order(objective: Objective, user: str) -> SecondOrderObjective:
+    """Return the objective as a `SecondOrderObjective`, or raise TypeError.
+
+    `user` is the direction or step that needs second derivatives, for the error.
+    """
+    if not isinstance(objective, SecondOrderObjective):
+        raise TypeError(
+            f"{user} needs second derivatives, which a {type(objective).__name__} does not have; "
+            "add a method second_order(weights, velocity, cache), or pass a function of the "
+            "weights, which is differentiated automatically"
+        )
+    return objective
 
 
-class _Structure(tuple[Any, object]):
-    """User's object and the identity of its wrapper; only the latter counts."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Structure) and self[1] is other[1]
-
-    def __hash__(self) -> int:
-        return hash(self[1])
-
-
-jax.tree_util.register_pytree_node(
-    Custom, lambda custom: ((custom.unit,), _Structure((custom.user, custom.identity))), _rebuilt
-)
-
-
-def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tree) -> Array:
-    """vᵀ ∇²f v by forward over forward differentiation."""
+def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tree) -> Scalar:
+    """Return vᵀ ∇²f v by forward-over-forward differentiation."""
 
     def along(p: Tree) -> Array:
         return jax.jvp(function, (p,), (velocity,))[1]
@@ -144,6 +173,6 @@ def quadratic_form(function: Callable[[Tree], Array], point: Tree, velocity: Tre
 
 
 @jax.jit
-def value_of(objective: Objective, weights: Tree) -> Array:
-    """The loss in units of `unit`, compiled."""
+def value_of(objective: Objective, weights: Tree) -> Scalar:
+    """Return the loss in units of `unit`, compiled."""
     return objective.value(weights)

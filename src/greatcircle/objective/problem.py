@@ -1,62 +1,64 @@
-"""A network, a loss and scaled data, frozen: an objective whose passes are done by hand.
+"""A network, a loss and scaled data: the objective whose passes are written by hand.
 
-Every product is shared between the passes of `objective.py`. Many rows, and rows on several
-devices, go part by part (`parts.py`): the passes then leave behind the weights and the gradient
-alone, and what was seen on the way is made again where it is needed.
+The passes of `objective.py` share their matrix products through caches. Many rows, and rows on
+several devices, are passed chunk by chunk (`chunks.py`): then a cache holds only the weights and
+the gradient, and each later pass recomputes the rest.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.sharding import Mesh
+from jaxtyping import Float
 from numpy.typing import ArrayLike, DTypeLike
 
-from greatcircle._runtime.precision import checked_dtype, precision
-from greatcircle.data.rows import checked_rows, checked_share, pieces
+from greatcircle._runtime.dtypes import checked_dtype
+from greatcircle._runtime.precision import precision
+from greatcircle.data import rows as data_rows
+from greatcircle.data.checks import checked_data, normalised_weights
 from greatcircle.geometry import sphere
-from greatcircle.network.network import Adjoints, Network, Trace, Weights
-from greatcircle.objective import chunks as parts
-from greatcircle.objective import losses
-from greatcircle.objective.chunks import room_for
+from greatcircle.network.network import Adjoints, Network, Trace, Velocities, Weights
+from greatcircle.objective import chunks, losses
+from greatcircle.objective.chunks import DeviceRows, Window
 from greatcircle.objective.losses import Loss
 from greatcircle.objective.objective import quadratic_form, value_of
 
+__all__ = ["Problem"]
 
-class Structure(NamedTuple):
-    """What of a problem is part of the compiled programs."""
-
-    network: Network
-    criterion: Loss
-    turned: bool
-    mesh: Mesh | None
+Scalar = Float[Array, ""]
+PerLayer = Float[Array, " layers"]
+Outputs = Float[Array, "outputs rows"]
 
 
 class _Forward(NamedTuple):
-    outputs: Array
+    """Cache of a forward pass over all rows at once."""
+
+    outputs: Outputs
     trace: Trace
 
 
 class _Backward(NamedTuple):
-    outputs: Array
+    """Cache of a backward pass over all rows at once."""
+
+    outputs: Outputs
     trace: Trace
     adjoints: Adjoints
 
 
-class _Again(NamedTuple):
-    """Left by passes over parts: enough to make all else again."""
+class _Recompute(NamedTuple):
+    """Cache of passes in chunks: enough to recompute everything else."""
 
     weights: Weights
     gradient: Weights
 
 
-@jax.tree_util.register_pytree_node_class
-class Problem:
-    """A network, a loss and the data to fit, already scaled.
+class Problem(eqx.Module):
+    """A network, a loss and scaled data to fit.
 
     The data are arguments of the compiled programs and not part of them, so problems of one shape
     share one compilation.
@@ -70,29 +72,18 @@ class Problem:
     loss
         Name or loss object: "squared", "huber", "softmax", "logistic".
     sample_weight
-        Weight of each row in the mean; by default all rows count alike.
+        Weight of each row in the mean; by default all are equal.
     dtype
         float32 or float64.
     """
 
-    network: Network
-    criterion: Loss
-    seen: Array
-    """Inputs, as rows or `turned`."""
-    wanted: Array
-    """Targets likewise."""
-    share: Array
-    """Weight of each row, summing to one."""
-    unit: Array
-    """Loss of the zero function: inside the loop it is one, so that float32 is used well."""
-    mean_square_input: Array
+    network: Network = eqx.field(static=True)
+    criterion: Loss = eqx.field(static=True)
+    rows: DeviceRows
+    unit: Scalar
+    """Loss of the zero function: in units of it the loss is of order one, as float32 needs."""
+    mean_square_input: Scalar
     """Q of Eq. (23), the mean of ‖x‖²."""
-    turned: bool
-    """Whether rows are columns, as in the passes: they are where all of them are done at once."""
-    mesh: Mesh | None
-    """The devices that the rows are spread over (`sharding.py`); None for one."""
-    window: parts.Window | None
-    """The chunks of rows that count; None for all. Unit and `mean_square_input` are of all rows."""
 
     def __init__(
         self,
@@ -106,328 +97,346 @@ class Problem:
     ) -> None:
         if not isinstance(network, Network):
             raise TypeError(
-                f"network is a {type(network).__name__}; expected a Network, as in "
+                f"network is of type {type(network).__name__}; expected a Network, as in "
                 "Problem(Network((inputs, hidden, outputs)), inputs, targets)"
             )
-        self.network = network
-        self.criterion = losses.get(loss)
-        x = checked_rows(inputs, "inputs", network.sizes[0])
-        y = checked_rows(targets, "targets", network.sizes[-1])
-        if len(x) != len(y):
-            raise ValueError(
-                f"inputs has {len(x)} rows and targets {len(y)}; expected the same number: one row "
-                "of targets for each row of inputs"
-            )
-        share = checked_share(sample_weight, len(x))
-        dtype = checked_dtype(dtype)
-        room_for(network.sizes, len(x), dtype)
-        zero = square = 0.0
-        with precision(np.float64):
-            for some in pieces(len(x)):
-                seen, wanted = (np.asarray(part[some], np.float64) for part in (x, y))
-                self.criterion.check(wanted)
-                lost = np.asarray(_losses(self.criterion, np.zeros_like(wanted), wanted))
-                zero += float(share[some] @ lost)
-                square += float(share[some] @ np.sum(seen**2, axis=1))
-        self.turned = parts.at_once(len(x))
-        with precision(dtype):
-            # Many rows in an array of JAX's stay where they are; others are copied once.
-            self.seen, self.wanted = (
-                jnp.asarray(rows.T if self.turned else rows, dtype)
-                for rows in (
-                    given if isinstance(given, Array) else checked
-                    for given, checked in ((inputs, x), (targets, y))
-                )
-            )
-            self.share = jnp.asarray(share, dtype)
-            self.unit = jnp.asarray(zero if zero > 0 else 1.0, dtype)
-            self.mean_square_input = jnp.asarray(square, dtype)
-        self.mesh = self.window = None
-
-    def within(self, first: int, count: int) -> "Problem":
-        """The same problem with some of its chunks of rows (`parts.chunks_of`) and no others.
-
-        Programs are compiled once for all windows of a problem, the one of all chunks included.
-        """
-        leaves, structure = self.tree_flatten()
-        with precision(self.dtype):
-            one = jnp.ones((), self.dtype)
-            window = parts.Window(jnp.asarray(first, np.int32), jnp.asarray(count, np.int32), one)
-            some = self.tree_unflatten(structure, [*leaves[:-1], window])
-            weight = _counted(some)
-            some.window = window._replace(weight=jnp.where(weight > 0, weight, one))
-        return some
-
-    def with_rows(
-        self, inputs: ArrayLike, targets: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> "Problem":
-        """The same network and loss, in the same unit, with other rows."""
-        other = Problem(
-            self.network,
-            inputs,
-            targets,
-            loss=self.criterion,
-            sample_weight=sample_weight,
-            dtype=self.dtype,
+        sizes = (network.sizes[0], network.sizes[-1])
+        x, y, weight = checked_data(inputs, targets, sample_weight, sizes)
+        # Large JAX arrays stay on their device; everything else is copied once.
+        x, y = (
+            given if isinstance(given, Array) else checked
+            for given, checked in ((inputs, x), (targets, y))
         )
-        other.unit = self.unit
-        return other
-
-    def tree_flatten(self) -> tuple[tuple[Any, ...], Structure]:
-        """For JAX: the data are leaves, the network and the loss are structure."""
-        data = self.seen, self.wanted, self.share
-        leaves = (*data, self.unit, self.mean_square_input, self.window)
-        return leaves, Structure(self.network, self.criterion, self.turned, self.mesh)
+        self._set(network, losses.get(loss), x, y, np.asarray(weight), dtype)
 
     @classmethod
-    def tree_unflatten(cls, structure: Structure, leaves: Sequence[Any]) -> Self:
-        """For JAX."""
+    def from_checked(
+        cls,
+        network: Network,
+        criterion: Loss,
+        inputs: np.ndarray,
+        targets: np.ndarray,
+        sample_weight: np.ndarray | None,
+        dtype: DTypeLike,
+    ) -> "Problem":
+        """Return the problem of rows that were validated before."""
         problem = object.__new__(cls)
-        problem.network, problem.criterion, problem.turned, problem.mesh = structure
-        problem.seen, problem.wanted, problem.share = leaves[:3]
-        problem.unit, problem.mean_square_input, problem.window = leaves[3:]
+        weight = normalised_weights(sample_weight, len(inputs))
+        problem._set(network, criterion, inputs, targets, weight, dtype)
         return problem
+
+    def _set(
+        self,
+        network: Network,
+        criterion: Loss,
+        inputs: Any,
+        targets: Any,
+        sample_weight: np.ndarray,
+        dtype: DTypeLike,
+    ) -> None:
+        """Set the fields, once; a module is frozen afterwards."""
+        dtype = checked_dtype(dtype)
+        loss_of_zero = mean_square = 0.0
+        with precision(np.float64):
+            for part in data_rows.chunks(len(inputs)):
+                x, y = (np.asarray(values[part], np.float64) for values in (inputs, targets))
+                criterion.check(y)
+                row_losses = np.asarray(_row_losses(criterion, np.zeros_like(y), y))
+                loss_of_zero += float(sample_weight[part] @ row_losses)
+                mean_square += float(sample_weight[part] @ np.sum(x**2, axis=1))
+        columns_first = chunks.at_once(len(inputs))
+        with precision(dtype):
+            x, y = (
+                jnp.asarray(values.T if columns_first else values, dtype)
+                for values in (inputs, targets)
+            )
+            rows = DeviceRows(x, y, jnp.asarray(sample_weight, dtype), columns_first)
+            unit = jnp.asarray(loss_of_zero if loss_of_zero > 0 else 1.0, dtype)
+            fields = {
+                "network": network,
+                "criterion": criterion,
+                "rows": rows,
+                "unit": unit,
+                "mean_square_input": jnp.asarray(mean_square, dtype),
+            }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def with_rows(self, rows: DeviceRows) -> "Problem":
+        """Return the same problem, in the same unit, with other rows."""
+        return eqx.tree_at(lambda problem: problem.rows, self, rows)
+
+    def with_unit(self, unit: Scalar) -> "Problem":
+        """Return the same problem in another unit of the loss."""
+        return eqx.tree_at(lambda problem: problem.unit, self, unit)
+
+    def window(self, first: int, count: int) -> "Problem":
+        """Return the problem of `count` chunks of rows from chunk `first` on.
+
+        One compiled program serves all windows of a problem, including the one of all chunks. Unit
+        and `mean_square_input` stay those of all rows.
+        """
+        rows = self.rows
+        with precision(self.dtype):
+            one = jnp.ones((), self.dtype)
+            limits = jnp.asarray(first, np.int32), jnp.asarray(count, np.int32)
+            unweighted = eqx.tree_at(
+                lambda r: r.window, rows, Window(*limits, one), is_leaf=lambda leaf: leaf is None
+            )
+            total = _total_weight(self.with_rows(unweighted))
+            weighted = Window(*limits, jnp.where(total > 0, total, one))
+            return self.with_rows(eqx.tree_at(lambda r: r.window, unweighted, weighted))
 
     @property
     def dtype(self) -> np.dtype:
         """float32 or float64."""
-        return np.dtype(self.share.dtype)
+        return np.dtype(self.rows.sample_weight.dtype)
 
     @property
     def count(self) -> int:
         """Number of rows."""
-        return len(self.share)
+        return self.rows.count
 
     @property
-    def inputs(self) -> Array:
+    def inputs(self) -> Float[Array, "rows inputs"]:
         """Rows of inputs."""
-        return self.seen.T if self.turned else self.seen
+        return self.rows.inputs.T if self.rows.columns_first else self.rows.inputs
 
     @property
-    def targets(self) -> Array:
+    def targets(self) -> Float[Array, "rows outputs"]:
         """Rows of targets."""
-        return self.wanted.T if self.turned else self.wanted
+        return self.rows.targets.T if self.rows.columns_first else self.rows.targets
 
-    def columns(self, values: Array) -> Array:
-        """`seen` or `wanted` as the passes have them."""
-        return values if self.turned else values.T
-
-    def outputs(self, weights: Sequence[ArrayLike]) -> Array:
-        """f(x; w) of every row."""
+    def outputs(self, weights: Sequence[ArrayLike]) -> Float[Array, "rows outputs"]:
+        """Return f(x; w) of every row."""
         with precision(self.dtype):
             return _outputs(self, tuple(map(jnp.asarray, weights)))
 
-    def loss_of(self, outputs: Array) -> Array:
-        """Mean loss of given outputs."""
-        return self.unit * self.scaled_loss_of(outputs.T)
+    def loss_of(self, outputs: Float[Array, "rows outputs"]) -> Scalar:
+        """Return the mean loss of given outputs."""
+        return self.unit * self._loss_of(outputs.T)
 
-    def loss(self, weights: Sequence[ArrayLike]) -> Array:
-        """Mean loss over the rows."""
+    def loss(self, weights: Sequence[ArrayLike]) -> Scalar:
+        """Return the mean loss over the rows."""
         with precision(self.dtype):
             return value_of(self, tuple(map(jnp.asarray, weights))) * self.unit
 
-    @property
-    def in_parts(self) -> bool:
-        """Whether passes over the rows go part by part."""
-        apart = self.mesh is not None or self.window is not None
-        return apart or not parts.at_once(self.count)
+    def value(self, weights: Weights) -> Scalar:
+        """Return the loss in units of `unit`."""
+        in_chunks = self.rows.in_chunks
+        return chunks.summed(self, _value, weights) if in_chunks else _value(self, weights)
 
-    def value(self, weights: Weights) -> Array:
-        """The loss in units of `unit`."""
-        return parts.summed(self, _value, weights) if self.in_parts else _value(self, weights)
-
-    def forward(self, weights: Weights) -> tuple[Array, _Forward | _Again]:
-        """The loss, and what each layer saw."""
-        if self.in_parts:  # the gradient at once: it would have to go forward again
-            loss, gradient = parts.summed(self, _value_and_gradient, weights)
-            return loss, _Again(weights, gradient)
-        left = self.passed_forward(weights)
-        return self.scaled_loss_of(left.outputs), left
+    def forward(self, weights: Weights) -> tuple[Scalar, _Forward | _Recompute]:
+        """Return the loss, and the inputs and sums of each layer."""
+        if self.rows.in_chunks:  # compute the gradient now, which saves a second forward pass later
+            loss, gradient = chunks.summed(self, _value_and_gradient, weights)
+            return loss, _Recompute(weights, gradient)
+        cache = self._forward(weights)
+        return self._loss_of(cache.outputs), cache
 
     def backward(
-        self, weights: Weights, left: _Forward | _Again
-    ) -> tuple[Weights, _Backward | _Again]:
-        """The gradient, and the adjoint of each layer."""
-        if isinstance(left, _Again):
-            return left.gradient, left
-        pull = jax.grad(self.scaled_loss_of)(left.outputs)
-        gradient, adjoints = self.network.backward(weights, left.trace, pull)
-        return gradient, _Backward(*left, adjoints)
+        self, weights: Weights, cache: _Forward | _Recompute
+    ) -> tuple[Weights, _Backward | _Recompute]:
+        """Return the gradient, and the adjoints of each layer."""
+        if isinstance(cache, _Recompute):
+            return cache.gradient, cache
+        cotangent = jax.grad(self._loss_of)(cache.outputs)
+        gradient, adjoints = self.network.backward(weights, cache.trace, cotangent)
+        return gradient, _Backward(*cache, adjoints)
 
-    def _sum(self, quantity: Callable[..., Any], left: _Backward | _Again, *more: Any) -> Any:
-        """A sum over the rows of what `quantity` makes of what a backward pass left."""
-        if isinstance(left, _Backward):
-            return quantity(self, left, *more)
+    def second_order(
+        self, weights: Weights, velocity: Weights, cache: _Backward | _Recompute
+    ) -> Scalar:
+        """Return vᵀ ∇²L v: the loss's own curvature along f', plus its slope along f''."""
+        return self._sum(_second_order, cache, weights, velocity)
 
-        def again(part: Problem, weights: Weights, *more: Any) -> Any:
-            return quantity(part, part._passed(weights), *more)
-
-        return parts.summed(self, again, left.weights, *more)
-
-    def passed_forward(self, weights: Weights) -> _Forward:
-        """What the forward pass over all rows at once leaves."""
-        return _Forward(*self.network.forward(weights, self.columns(self.seen)))
-
-    def _passed(self, weights: Weights) -> _Backward:
-        """What the backward pass over all rows at once leaves."""
-        return self.backward(weights, self.passed_forward(weights))[1]  # type: ignore[return-value]
-
-    def second_order(self, weights: Weights, velocity: Weights, left: _Backward | _Again) -> Array:
-        """vᵀ ∇²L v: the loss's own curvature along f', plus its slope along f''."""
-        return self._sum(_second_order, left, weights, velocity)
-
-    def sampled(self, every: int, turn: Any) -> tuple["Problem", float | Array]:
-        """The problem of every so many rows, other ones each turn; and its size, relative to ours.
-
-        Rows outside of a window are as good, and the sample is no larger for it.
-        """
-        share = 1 / max(1, min(every, self.count))
-        if self.window is not None:
-            share *= parts.chunks_of(self.count)[0] / self.window.chunks
-        return parts.sample(self, every, turn), share
-
-    def revisited(self, weights: Weights) -> _Backward | _Again:
-        """What a backward pass leaves, where there was none."""
-        return _Again(weights, ()) if self.in_parts else self._passed(weights)
-
-    def linearised(
-        self, weights: Weights, left: _Backward | _Again, share: float = 1.0, turn: Any = 0
+    def gauss_newton(
+        self,
+        weights: Weights,
+        cache: _Backward | _Recompute,
+        fraction: float = 1.0,
+        iteration: Any = 0,
     ) -> tuple[Callable[[Weights], Weights], float | Array]:
-        """The map v ↦ Jᵀ H J v, from a sample of the rows."""
-        every = int(1 / share)
+        """Return v ↦ Jᵀ H J v on a fraction of the rows, different ones at each iteration."""
+        every = int(1 / fraction)
         if every > 1:
-            some, part = self.sampled(every, turn)
-            return some.linearised(weights, some.revisited(weights))[0], part
-        if isinstance(left, _Again):
-            return partial(parts.summed, self, _image, weights), 1.0
-        return partial(_image_from, self, left, weights), 1.0
+            some, used = self.sampled(every, iteration)
+            return some.gauss_newton(weights, some.cache_at(weights))[0], used
+        if isinstance(cache, _Recompute):
+            return partial(chunks.summed, self, _gauss_newton_product, weights), 1.0
+        return partial(_gauss_newton_from_cache, self, cache, weights), 1.0
 
-    def moments(self, headings: Weights, left: _Backward | _Again) -> tuple[Array, Array, Array]:
-        """Means over the rows of ‖hW‖², ⟨hW, hU⟩ and ‖hU‖² for each layer."""
-        return self._sum(_moments, left, headings)
+    def sampled(self, every: int, iteration: Any) -> tuple["Problem", float | Array]:
+        """Return the problem of every n-th row, and the fraction of the rows it has.
 
-    def pull(self, left: _Backward | _Again) -> Array:
-        """Root mean square of the loss's gradient in the outputs."""
-        return jnp.sqrt(self._sum(_squared_pull, left))
-
-    def largest_input(self) -> Array:
-        """Largest ‖x‖ of a row that counts."""
-        squares = jnp.sum(self.columns(self.seen) ** 2, axis=0)
-        return jnp.sqrt(jnp.max(jnp.where(self.share > 0, squares, 0)))
-
-    def gram(self, weights: Weights, velocities: Weights, left: Any) -> Array:
-        """⟨J a, H J b⟩ of each pair of a stack of velocities."""
-        return self._sum(_gram, left, weights, velocities)
-
-    def kronecker(self, left: _Backward | _Again) -> tuple[Array, Array]:
-        """Second moments of what each layer sees and of the loss's slope in what it makes.
-
-        Both as stacks over the layers, filled up with zeros. Their Kronecker products stand for
-        the blocks of the Gauss-Newton matrix (`docs/directions.md`).
+        The sample of a window is taken from all rows, not only from those of the window.
         """
-        seen, slopes, square = self._sum(_second_moments, left)
-        # At the output their second moment is H, on average, up to this factor.
-        size = square * self.unit / (self.network.sizes[-1] * self.criterion.curvature)
-        return seen, (1 / jnp.where(size > 0, size, 1)) * slopes
+        fraction = 1 / max(1, min(every, self.count))
+        if self.rows.window is not None:
+            fraction *= chunks.chunk_layout(self.count)[0] / self.rows.window.chunks
+        return self.with_rows(chunks.sample(self.rows, every, iteration)), fraction
 
-    def scaled_loss_of(self, outputs: Array) -> Array:
-        """Mean loss of outputs as the passes give them, in units of `unit`."""
-        lost = losses.of_columns(self.criterion, outputs, self.columns(self.wanted))
-        return self.share @ lost / self.unit
+    def cache_at(self, weights: Weights) -> _Backward | _Recompute:
+        """Return the cache of a backward pass."""
+        return _Recompute(weights, ()) if self.rows.in_chunks else self._backward(weights)
+
+    def moments(
+        self, headings: Weights, cache: _Backward | _Recompute
+    ) -> tuple[PerLayer, PerLayer, PerLayer]:
+        """Return the means over the rows of ‖hW‖², ⟨hW, hU⟩ and ‖hU‖² for each layer."""
+        return self._sum(_moments, cache, headings)
+
+    def output_gradient(self, cache: _Backward | _Recompute) -> Scalar:
+        """Return the root mean square of the loss's gradient in the outputs."""
+        return jnp.sqrt(self._sum(_squared_output_gradient, cache))
+
+    def largest_input(self) -> Scalar:
+        """Return the largest ‖x‖ of a row with positive weight."""
+        squares = jnp.sum(self._columns(self.rows.inputs) ** 2, axis=0)
+        return jnp.sqrt(jnp.max(jnp.where(self.rows.sample_weight > 0, squares, 0)))
+
+    def gram(self, weights: Weights, velocities: Velocities, cache: Any) -> Float[Array, "n n"]:
+        """Return ⟨J a, H J b⟩ for each pair of a stack of velocities."""
+        return self._sum(_gram, cache, weights, velocities)
+
+    def kronecker(
+        self, cache: _Backward | _Recompute
+    ) -> tuple[Float[Array, "layers a a"], Float[Array, "layers b b"]]:
+        """Return second moments of each layer's inputs and of the loss's slope in its outputs.
+
+        Stacked over the layers and padded with zeros. Their Kronecker products approximate the
+        blocks of the Gauss-Newton matrix (`docs/directions.md`).
+        """
+        inputs, slopes, square = self._sum(_second_moments, cache)
+        # At the output the second moment of the slopes is H, on average, up to this factor.
+        factor = square * self.unit / (self.network.sizes[-1] * self.criterion.curvature)
+        return inputs, (1 / jnp.where(factor > 0, factor, 1)) * slopes
+
+    def _sum(
+        self, quantity: Callable[..., Any], cache: _Backward | _Recompute, *arguments: Any
+    ) -> Any:
+        """Return the sum over the rows of `quantity(problem, cache, *arguments)`."""
+        if isinstance(cache, _Backward):
+            return quantity(self, cache, *arguments)
+
+        def recomputed(part: Problem, weights: Weights, *arguments: Any) -> Any:
+            return quantity(part, part._backward(weights), *arguments)
+
+        return chunks.summed(self, recomputed, cache.weights, *arguments)
+
+    def _forward(self, weights: Weights) -> _Forward:
+        """Pass all rows forward at once."""
+        return _Forward(*self.network.forward(weights, self._columns(self.rows.inputs)))
+
+    def _backward(self, weights: Weights) -> _Backward:
+        """Pass all rows forward and backward at once."""
+        cache = self.backward(weights, self._forward(weights))[1]
+        return cache  # pyright: ignore[reportReturnType]
+
+    def _loss_of(self, outputs: Outputs) -> Scalar:
+        """Return the mean loss of outputs, in units of `unit`."""
+        row_losses = losses.of_columns(self.criterion, outputs, self._columns(self.rows.targets))
+        return self.rows.sample_weight @ row_losses / self.unit
+
+    def _columns(self, values: Array) -> Array:
+        """Return inputs or targets with a column for each row of data, as the passes need them."""
+        return values if self.rows.columns_first else values.T
 
 
-# What follows are sums over rows, of a problem that is small enough to do them all at once.
+# Sums over rows, of a problem that is small enough to pass them all at once.
 
 
-def _value(problem: Problem, weights: Weights) -> Array:
-    return problem.scaled_loss_of(problem.passed_forward(weights).outputs)
+def _value(problem: Problem, weights: Weights) -> Scalar:
+    return problem._loss_of(problem._forward(weights).outputs)
 
 
-def _value_and_gradient(problem: Problem, weights: Weights) -> tuple[Array, Weights]:
-    left = problem.passed_forward(weights)
-    return problem.scaled_loss_of(left.outputs), problem.backward(weights, left)[0]
+def _value_and_gradient(problem: Problem, weights: Weights) -> tuple[Scalar, Weights]:
+    cache = problem._forward(weights)
+    return problem._loss_of(cache.outputs), problem.backward(weights, cache)[0]
 
 
-def _second_order(problem: Problem, left: _Backward, weights: Weights, velocity: Weights) -> Array:
-    push, bend = problem.network.second_order(weights, velocity, left.trace, left.adjoints)
-    return quadratic_form(problem.scaled_loss_of, left.outputs, push) + bend
+def _second_order(
+    problem: Problem, cache: _Backward, weights: Weights, velocity: Weights
+) -> Scalar:
+    jvp, curvature = problem.network.second_order(weights, velocity, cache.trace, cache.adjoints)
+    return quadratic_form(problem._loss_of, cache.outputs, jvp) + curvature
 
 
-def _image(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
-    return _image_from(problem, problem.passed_forward(weights), weights, velocity)
+def _gauss_newton_product(problem: Problem, weights: Weights, velocity: Weights) -> Weights:
+    return _gauss_newton_from_cache(problem, problem._forward(weights), weights, velocity)
 
 
-def _image_from(
-    problem: Problem, left: _Forward | _Backward, weights: Weights, velocity: Weights
+def _gauss_newton_from_cache(
+    problem: Problem, cache: _Forward | _Backward, weights: Weights, velocity: Weights
 ) -> Weights:
-    """Jᵀ H J v."""
-    push = problem.network.push(weights, velocity, left.trace)
-    curved = jax.jvp(jax.grad(problem.scaled_loss_of), (left.outputs,), (push,))[1]
-    return problem.network.backward(weights, left.trace, curved)[0]
+    """Return Jᵀ H J v."""
+    jvp = problem.network.jvp(weights, velocity, cache.trace)
+    cotangent = jax.jvp(jax.grad(problem._loss_of), (cache.outputs,), (jvp,))[1]
+    return problem.network.backward(weights, cache.trace, cotangent)[0]
 
 
-def _moments(problem: Problem, left: _Backward, headings: Weights) -> tuple[Array, Array, Array]:
-    network = problem.network
-    sums = (*left.trace.sums, left.outputs)
+def _moments(
+    problem: Problem, cache: _Backward, headings: Weights
+) -> tuple[PerLayer, PerLayer, PerLayer]:
+    sums = (*cache.trace.sums, cache.outputs)
     pairs = [
-        (made, network.layer(seen, u))
-        for seen, made, u in zip(left.trace.inputs, sums, headings, strict=True)
+        (hw, problem.network.layer(h, u))
+        for h, hw, u in zip(cache.trace.inputs, sums, headings, strict=True)
     ]
 
     def mean(a: Array, b: Array) -> Array:
-        return jnp.sum((a * b) @ problem.share)
+        return jnp.sum((a * b) @ problem.rows.sample_weight)
 
     return (
-        jnp.stack([mean(made, made) for made, _ in pairs]),
-        jnp.stack([mean(made, turned) for made, turned in pairs]),
-        jnp.stack([mean(turned, turned) for _, turned in pairs]),
+        jnp.stack([mean(hw, hw) for hw, _ in pairs]),
+        jnp.stack([mean(hw, hu) for hw, hu in pairs]),
+        jnp.stack([mean(hu, hu) for _, hu in pairs]),
     )
 
 
-def _squared_pull(problem: Problem, left: _Backward) -> Array:
-    share = jnp.where(problem.share > 0, problem.share, 1)
-    squares = jnp.sum(left.adjoints.sums[-1] ** 2, axis=0)
-    return jnp.sum(squares / share)
+def _squared_output_gradient(problem: Problem, cache: _Backward) -> Scalar:
+    weight = jnp.where(problem.rows.sample_weight > 0, problem.rows.sample_weight, 1)
+    return jnp.sum(jnp.sum(cache.adjoints.sums[-1] ** 2, axis=0) / weight)
 
 
-def _gram(problem: Problem, left: _Backward, weights: Weights, velocities: Weights) -> Array:
-    pushes = problem.network.pushes(weights, velocities, left.trace)
-    slope = jax.grad(problem.scaled_loss_of)
+def _gram(
+    problem: Problem, cache: _Backward, weights: Weights, velocities: Velocities
+) -> Float[Array, "n n"]:
+    jvps = problem.network.jvps(weights, velocities, cache.trace)
+    gradient = jax.grad(problem._loss_of)
 
-    def curved(push: Array) -> Array:
-        return jax.jvp(slope, (left.outputs,), (push,))[1]
+    def hessian_product(jvp: Array) -> Array:
+        return jax.jvp(gradient, (cache.outputs,), (jvp,))[1]
 
-    images = jax.vmap(curved, in_axes=1, out_axes=1)(pushes)
-    products = jnp.einsum("imr,inr->mn", pushes, images)
-    return (products + products.T) / 2  # H is symmetric, but for rounding
+    images = jax.vmap(hessian_product, in_axes=1, out_axes=1)(jvps)
+    products = jnp.einsum("imr,inr->mn", jvps, images)
+    return (products + products.T) / 2  # H is symmetric, up to rounding
 
 
-def _second_moments(problem: Problem, left: _Backward) -> tuple[Array, Array, Array]:
-    root = jnp.sqrt(problem.share)[None]
-    safe = jnp.where(root > 0, root, 1)
-    seen = [root * h for h in left.trace.inputs]
+def _second_moments(problem: Problem, cache: _Backward) -> tuple[Array, Array, Array]:
+    root = jnp.sqrt(problem.rows.sample_weight)[None]
+    inputs = [root * h for h in cache.trace.inputs]
     if problem.network.bias:
-        seen = [jnp.vstack([h, root]) for h in seen]
-    slopes = [a / safe for a in left.adjoints.sums]
+        inputs = [jnp.vstack([h, root]) for h in inputs]
+    slopes = [a / jnp.where(root > 0, root, 1) for a in cache.adjoints.sums]
     return (
-        sphere.stacked([h @ h.T for h in seen]),
+        sphere.stacked([h @ h.T for h in inputs]),
         sphere.stacked([s @ s.T for s in slopes]),
         jnp.sum(slopes[-1] ** 2),
     )
 
 
 @partial(jax.jit, static_argnums=0)
-def _losses(criterion: Loss, outputs: Array, targets: Array) -> Array:
-    """Of each row, compiled once for each kind of loss."""
+def _row_losses(criterion: Loss, outputs: Array, targets: Array) -> Float[Array, " rows"]:
+    """Return the loss of each row, compiled once for each kind of loss."""
     return losses.of_columns(criterion, outputs.T, targets.T)
 
 
 @jax.jit
-def _counted(problem: Problem) -> Array:
-    """Sum of the weights of the rows."""
-    return parts.summed(problem, lambda part: jnp.sum(part.share))
+def _total_weight(problem: Problem) -> Scalar:
+    return chunks.summed(problem, lambda part: jnp.sum(part.rows.sample_weight))
 
 
 @jax.jit
-def _outputs(problem: Problem, weights: Weights) -> Array:
+def _outputs(problem: Problem, weights: Weights) -> Float[Array, "rows outputs"]:
     return problem.network.apply(weights, problem.inputs)

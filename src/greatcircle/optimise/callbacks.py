@@ -1,8 +1,8 @@
-"""Ready-made callbacks: rows of `history_` to a CSV file or to TensorBoard, while training runs.
+"""Callbacks that write each iteration to a CSV file or to TensorBoard, during training.
 
-A callback is any function of a `greatcircle.record.Record`; one that returns True ends training.
-These keep their file open from the first iteration of a fit to the last, and write every row at
-once, so that a look at the file, or a crash, finds all of them.
+The estimators take any function of a `greatcircle.optimise.record.Record` as a callback, and
+`descend` one of a record and the weights; training stops if it returns True. These write every
+record when they are called, which is after the compiled program of its iteration has ended.
 """
 
 import csv
@@ -11,7 +11,14 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from greatcircle._runtime.extras import require
 from greatcircle.optimise.record import Record
+
+__all__ = ["CSV", "TensorBoard"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 class CSV:
@@ -20,8 +27,7 @@ class CSV:
     Parameters
     ----------
     path
-        The file. One that is there is replaced by the first iteration of a fit, and gets longer
-        by the next ones.
+        The file. The first iteration of a fit overwrites an existing file; later ones append.
 
     Examples
     --------
@@ -37,36 +43,37 @@ class CSV:
             )
 
     def __call__(self, row: Record) -> None:
-        """Add a line; the first iteration begins the file anew."""
-        begins = row.iteration == 1 or not self.path.exists()
-        with open(self.path, "w" if begins else "a", newline="", encoding="utf-8") as file:
+        """Append a line, or start a new file at the first iteration."""
+        is_new = row.iteration == 1 or not self.path.exists()
+        with open(self.path, "w" if is_new else "a", newline="", encoding="utf-8") as file:
             lines = csv.writer(file)
-            if begins:
+            if is_new:
                 lines.writerow(Record._fields)
             lines.writerow(row)
 
 
 class TensorBoard:
-    """Write each iteration's numbers as scalars for TensorBoard.
+    """Write the numbers of each iteration as scalars for TensorBoard.
 
     Needs the package `tensorboardX` (`pip install greatcircle[tensorboard]`).
 
     Parameters
     ----------
     folder
-        Where TensorBoard looks: `tensorboard --logdir folder`.
+        Folder for the event files, to show with `tensorboard --logdir folder`.
     """
 
-    SHOWN = ("loss", "validation_loss", "angle", "slope", "lipschitz", "seconds")
+    SHOWN = ("loss", "validation_loss", "angle", "slope", "spectral_bound", "seconds")
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.folder = Path(folder)
         self._writer: Any = None
 
     def __call__(self, row: Record) -> None:
-        """Write the row; NaN, which means that there is no such number, is left out."""
+        """Write the numbers of a record, except NaN."""
         if self._writer is None:
-            self._writer = _summary_writer(self.folder)
+            tensorboard = require("tensorboardX", "tensorboard", "callbacks.TensorBoard")
+            self._writer = tensorboard.SummaryWriter(str(self.folder))
         for name in self.SHOWN:
             value = getattr(row, name)
             if not math.isnan(value):
@@ -74,22 +81,11 @@ class TensorBoard:
         self._writer.flush()
 
     def close(self) -> None:
-        """Close the file; the next row opens another one."""
+        """Close the file; the next record opens a new one."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """An open file belongs to one process."""
+        """Return the state without the open file, which belongs to one process."""
         return {**self.__dict__, "_writer": None}
-
-
-def _summary_writer(folder: Path) -> Any:
-    try:
-        from tensorboardX import SummaryWriter
-    except ImportError:
-        raise ImportError(
-            "callbacks.TensorBoard needs the package tensorboardX: "
-            "pip install 'greatcircle[tensorboard]', or use callbacks.CSV"
-        ) from None
-    return SummaryWriter(str(folder))

@@ -1,430 +1,342 @@
-"""The only loop: gradient, direction, arc, step, turn, record, and whether to stop.
+"""The only loop: rows, gradient, direction, arc, step, turn, record.
 
-One compiled program, `visit_point`, does a whole iteration: it turns the weights, looks whether the
-loss fell, and if so works out all that the next turn needs. The accepted trial point is the next
-starting point, so the loop evaluates nothing twice, and a refused trial costs a forward pass only.
+`iterate` is a generator of states. What varies between runs is data: a row schedule, a direction, a
+step rule and a stopping rule. What watches a run is outside: `descend` (`descent.py`) consumes the
+states, collects the records, calls back and writes checkpoints. The iterations themselves are
+compiled, several in one program (`iterations.py`).
 """
 
-import logging
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float, Int
 
-from greatcircle._runtime import allocator as memories
-from greatcircle._runtime.precision import optimised, precision
-from greatcircle._runtime.threads import one_thread
 from greatcircle.geometry import sphere
-from greatcircle.geometry.sphere import Tree
-from greatcircle.objective.objective import Custom, Objective
-from greatcircle.objective.problem import Problem
-from greatcircle.optimise import arc as arcs
-from greatcircle.optimise import directions, steps, stopping
-from greatcircle.optimise.arc import Arc, Here
-from greatcircle.optimise.directions import Direction, Place
-from greatcircle.optimise.record import Evaluations, Record
+from greatcircle.geometry.sphere import Packed, Tree
+from greatcircle.optimise import iterations, stopping
+from greatcircle.optimise.directions import Direction
+from greatcircle.optimise.iterations import Batch, Measured, Point, ProgramResult
+from greatcircle.optimise.outcome import Ending, Outcome, Status
+from greatcircle.optimise.record import Evaluations, Record, total_evaluations
+from greatcircle.optimise.schedules import RandomBatches, RowSchedule
 from greatcircle.optimise.steps import Step
+from greatcircle.optimise.stopping import Rule
 
-log = logging.getLogger(__name__)
+__all__ = ["State", "Update", "initial_state", "iterate"]
 
-MAX_HALVINGS = 30
-"""After so many halvings a float32 angle no longer moves float32 weights."""
-
-FULL_TURN = 2 * math.pi
-
-Visit = Callable[["Point", Array], tuple[Array, "Point"]]
-Callback = Callable[[Record, Tree], bool | None]
-Keep = Callable[[Any, Sequence[Record]], None]
+AnyArray = Array | np.ndarray
 
 
-class LostProcess(RuntimeError):
-    """Another process of a run on several has ended, or cannot be reached."""
+class State(eqx.Module):
+    """Everything that determines how a run continues."""
+
+    radii: Float[AnyArray, " layers"]
+    point: Point
+    stop: Any
+    """State of the stopping rules."""
+    rows: Any
+    """Position of the row schedule."""
+    restarted: Int[AnyArray, ""]
+    """Number of iterations before the rules that mean convergence were last restarted."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """How a run ended."""
+class Update(NamedTuple):
+    """A state that `iterate` reached, and the iterations that led to it."""
 
-    weights: Tree
-    """The best weights seen, which are the last accepted ones."""
-    loss: float
-    initial_loss: float
-    outcome: str
-    """"converged", "max_iter", "no_descent", "non_finite", "stopped" or "interrupted"."""
-    reason: str
-    """The same in words."""
-    records: list[Record]
+    state: State
+    records: tuple[Record, ...]
+    weights: tuple[Packed, ...]
+    """After each of these iterations, on the host."""
     evaluations: Evaluations
-    """Of the whole run, the starting point included."""
-    setup_seconds: float
-    """Compilation and the evaluation of the starting point."""
-    state: Any
-    """All that the loop knows at the end, to go on from: an argument of `descend`."""
-
-    @property
-    def memory(self) -> Any:
-        """What the direction remembers, on the host: an argument of `descend`."""
-        return jax.device_get(self.state[1].memory)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the run ended because there was nothing left to gain."""
-        return self.outcome == "converged"
-
-    @property
-    def history(self) -> dict[str, np.ndarray]:
-        """The records as columns."""
-        return {name: np.array([getattr(r, name) for r in self.records]) for name in Record._fields}
+    """Passes of these iterations, and of rejected trials after them."""
+    ending: Ending | None
+    """Why the run ended; None while it continues."""
+    state_after: Callable[[int], State] | None = None
+    """Repeats the first of several iterations, and returns the state after them."""
 
 
-class Point(NamedTuple):
-    """An accepted point and what to do next there."""
-
-    weights: sphere.Packed
-    heading: sphere.Packed
-    memory: Any
-    loss: Array
-    slope: Array
-    angle: Array
-    curvature: Array
-    predicted: Array
-    products: Array
-
-
-def descend(
-    problem: Problem | Any,
+def initial_state(
     weights: Tree,
-    *,
-    direction: Direction | None = None,
-    step: Step | None = None,
-    stop: stopping.Rule | None = None,
-    callback: Callback | None = None,
-    state: Any = None,
-    memory: Any = None,
-    records: Sequence[Record] = (),
-    keep: Keep | None = None,
-) -> Result:
-    """Minimise a loss over weights of fixed norm.
+    radii: np.ndarray,
+    direction: Direction,
+    stop: Rule,
+    schedule: RowSchedule | RandomBatches,
+    direction_state: Any = None,
+) -> State:
+    """Return the state before the first point has been evaluated."""
+    point = iterations.unevaluated(sphere.pack(weights), direction, direction_state)
+    position = () if isinstance(schedule, RandomBatches) else schedule.position
+    return State(jnp.asarray(radii), point, stop.init(), position, np.zeros((), np.int32))
+
+
+def iterate(
+    schedule: RowSchedule | RandomBatches,
+    state: State,
+    direction: Direction,
+    step: Step,
+    stop: Rule,
+    recorded: int = 0,
+) -> Iterator[Update]:
+    """Yield the states of a run, the first one after its starting point has been evaluated.
 
     Parameters
     ----------
-    problem
-        A `Problem`, or any object with `loss(weights)`.
-    weights
-        Where to start: a tuple of matrices (for your own objects, any pytree of them). The norm
-        of each is its radius, which never changes.
-    direction
-        By default the best that the objective allows, see `directions.automatic`. The paper's is
-        `directions.Steepest()`.
-    step
-        By default `steps.Curvature()`, the paper's Method 1.
-    stop
-        Stopping rules joined with `|`; by default at most 200 iterations, and no more when ten of
-        them gain less than a five-hundredth of the loss.
-    callback
-        Called after each iteration with its record and the weights; return True to stop.
+    schedule
+        Which rows each iteration sees.
     state
-        `state` of an earlier result with the same problem, direction and step: go on where that
-        ended, bit for bit as if it had not. `weights` then only give the shapes.
-    memory
-        `memory` of an earlier result with the same network and direction, whose problem may have
-        had other rows: what the direction has learnt, to start with.
-    records
-        Of the run that this one continues: numbers, stopping rules and the result's records go on
-        from them.
-    keep
-        Called after each iteration with the state and the records so far, from which
-        `descend(..., state=state, records=records)` would go on.
-
-    Returns
-    -------
-    Result
-        Ctrl-C is a way to stop: the result then holds the best weights so far.
-
-    Raises
-    ------
-    LostProcess
-        When the rows are spread over several processes, and another one has ended.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from greatcircle import Network, Problem, descend, stopping
-    >>> x = np.linspace(-1, 1, 50).reshape(-1, 1)
-    >>> network = Network((1, 8, 1), "abs")
-    >>> problem = Problem(network, x, 0.2 * np.abs(x))
-    >>> result = descend(problem, network.initial_weights(seed=0), stop=stopping.MaxIter(50))
-    >>> result.loss < result.initial_loss
-    True
+        Where to start.
+    direction, step, stop
+        Descent direction, step rule and stopping rule.
+    recorded
+        Number of iterations before this run.
     """
-    weights, sizes, dtype = _checked_start(problem, weights)
-    objective: Objective = problem if isinstance(problem, Problem) else Custom(problem, dtype)
-    direction = direction or directions.automatic(objective)
-    step = step or steps.Curvature()
-    stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(2e-3)
-    for name, given, method, example in (
-        ("direction", direction, "choose", "directions.Steepest()"),
-        ("step", step, "propose", "steps.Curvature()"),
-        ("stop", stop, "fired", "stopping.MaxIter(200)"),
-    ):
-        if isinstance(given, type) or not callable(getattr(given, method, None)):
-            raise TypeError(f"{name} is {given!r}; expected an object such as {example}")
-    direction.check(objective)
-    step.check(objective)
-    trial_cost, accepted_cost = Evaluations(forward=1), Evaluations(backward=1).plus(step.cost)
-
-    with precision(dtype), memories.kept(), one_thread():
-        radii, point = state or (jnp.asarray(sizes), nowhere(weights, direction, memory))
-        visit = partial(visit_point, objective, radii, direction=direction, step=step)
-        evaluations, records, ending = Evaluations(), list(records), None
-        initial_loss, setup_seconds, unit = math.inf, 0.0, float(objective.unit)
-        try:
-            started = time.perf_counter()
-            if state is None:
-                accepted, point = visit(point, point.angle)
-                evaluations = evaluations.plus(trial_cost)
-                if accepted:
-                    evaluations = evaluations.plus(spent_on(accepted_cost, point))
-                else:
-                    ending = "non_finite", "the loss is not finite at the start"
-            initial_loss = float(point.loss) * unit
-            setup_seconds = time.perf_counter() - started
-            while not ending and not (ending := _ending(point, records, stop)):
-                started = time.perf_counter()
-                moved, angle, halvings = _search(visit, point)
-                spent = trial_cost.times(halvings + 1)
-                if moved is None:
-                    evaluations = evaluations.plus(spent)
-                    ending = _stuck(point, initial_loss / unit, records, halvings)
-                    break
-                spent = spent.plus(spent_on(accepted_cost, moved))
-                evaluations = evaluations.plus(spent)
-                seconds = time.perf_counter() - started
-                records.append(
-                    record_of(len(records) + 1, unit, point, moved, angle, halvings, spent, seconds)
-                )
-                point = moved
-                if callback and callback(records[-1], on_host(point.weights)):
-                    ending = "stopped", "the callback asked to stop"
-                if keep:
-                    keep((radii, point), records)
-        except KeyboardInterrupt:
-            ending = "interrupted", "interrupted from the keyboard"
-        except jax.errors.JaxRuntimeError as error:
-            _check_others(len(records) + 1, error)
-            raise
-        outcome, reason = ending
-        log.info("%s after %d iterations: %s", outcome, len(records), reason)
-        result = result_at((radii, point), unit, ending, records)
-        return replace(
-            result,
-            initial_loss=initial_loss,
-            evaluations=evaluations,
-            setup_seconds=setup_seconds,
-        )
-
-
-def _check_others(iteration: int, error: Exception) -> None:
-    """Where there are other processes, an error of JAX's means that one of them is gone."""
-    if jax.process_count() > 1:
-        raise LostProcess(
-            f"iteration {iteration} did not end, because another process of the run has ended or "
-            "cannot be reached: look for its error, and start all of them again"
-        ) from error
-
-
-def result_at(
-    state: Any, unit: float, ending: tuple[str, str], records: Sequence[Record]
-) -> Result:
-    """A run that ends in this state, of whose beginning nothing is known."""
-    point = state[1]
-    outcome, reason = ending
-    return Result(
-        weights=on_host(point.weights),
-        loss=float(point.loss) * unit,
-        initial_loss=math.nan,
-        outcome=outcome,
-        reason=reason,
-        records=list(records),
-        evaluations=Evaluations(),
-        setup_seconds=0.0,
-        state=state,
-    )
-
-
-# Higher levels take a second longer, and the program is no faster for it: its time is in matrix
-# products, which come from a library.
-@partial(jax.jit, static_argnames=("direction", "step"), compiler_options=optimised(1))
-def visit_point(
-    objective: Objective,
-    radii: Array,
-    point: Point,
-    angle: Array,
-    *,
-    direction: Direction,
-    step: Step,
-) -> tuple[Array, Point]:
-    """Turn from `point` by `angle`; stand there if the loss is lower, else stay."""
-    way = Arc(point.weights, point.heading, radii)
-    weights = way.point(angle)
-    matrices = sphere.unpack(weights)
-    loss, left = objective.forward(matrices)
-    # A full turn leads back to the start, where rounding may pretend a decrease.
-    accepted = jnp.isfinite(loss) & (loss < point.loss) & (angle < FULL_TURN)
-
-    def stand() -> Point:
-        gradient, more = objective.backward(matrices, left)
-        gradient = sphere.pack(gradient)
-        place = Place(
-            objective,
-            weights,
-            sphere.scale(sphere.project(weights, gradient, radii), radii),
-            more,
-            radii,
-            way,
-            angle,
-            point.loss - loss,
-        )
-        chosen = direction.choose(place, point.memory)
-        arc = Arc(weights, chosen.heading, radii)
-        slope = arcs.slope(arc, gradient)
-        proposal = step.propose(Here(objective, arc, gradient, more, loss, slope))
-        products = jnp.asarray(chosen.products, loss.dtype)
-        return Point(weights, chosen.heading, chosen.memory, loss, slope, *proposal, products)
-
-    return accepted, jax.lax.cond(accepted, stand, lambda: point)
-
-
-def _search(visit: Visit, point: Point) -> tuple[Point | None, float, int]:
-    """The authors' safeguard: halve the angle until the loss falls, a bounded number of times."""
-    angle = point.angle
-    for halvings in range(MAX_HALVINGS + 1):
-        accepted, moved = visit(point, angle)
-        if accepted:
-            return moved, float(angle), halvings
-        angle = angle / 2
-    return None, 0.0, MAX_HALVINGS
-
-
-def _ending(point: Point, records: list[Record], stop: stopping.Rule) -> tuple[str, str] | None:
-    """Outcome and reason, when this point is the last."""
-    slope, angle = float(point.slope), float(point.angle)
-    if not math.isfinite(slope):
-        return "non_finite", "the gradient is not finite"
-    if slope == 0:
-        return "converged", "the gradient along the spheres is zero"
-    if rule := stop.fired(records):
-        return "converged" if rule.converged else "max_iter", f"{rule.meaning}, {rule!r}"
-    if slope > 0:
-        return "no_descent", "the direction does not lead downhill"
-    if not math.isfinite(angle):
-        return "non_finite", "the step rule's angle is not finite"
-    if angle <= 0:
-        return "no_descent", "the step rule finds no angle with a lower loss"
-    return None
-
-
-def _stuck(
-    point: Point, initial_loss: float, records: list[Record], halvings: int
-) -> tuple[str, str]:
-    """No lower loss along the arc: arrived as far as the precision goes, or not."""
-    digits = 4 * float(jnp.finfo(point.loss.dtype).eps)
-    # Of a sum of squares that has come down to nothing, the residuals themselves are rounded.
-    rounding = digits * abs(float(point.loss)) + digits**2 * abs(initial_loss)
-    if abs(float(point.predicted)) > rounding:
-        return "no_descent", f"no lower loss after {halvings} halvings of the angle"
-    left = f"what is left to gain is below the rounding of {point.loss.dtype}"
-    if records:
-        return "converged", left
-    wider = "float64, or " if point.loss.dtype == np.float32 else ""
-    return "no_descent", f"{left}, at the start already: try {wider}other units of the data"
-
-
-def record_of(
-    iteration: int,
-    unit: float,
-    before: Point,
-    after: Point,
-    angle: float,
-    halvings: int,
-    spent: Evaluations,
-    seconds: float,
-) -> Record:
-    loss = float(after.loss) * unit
-    return Record(
-        iteration=iteration,
-        loss=loss,
-        angle=angle,
-        slope=float(before.slope) * unit,
-        curvature=float(before.curvature) * unit,
-        predicted=float(before.predicted) * unit,
-        actual=float(before.loss) * unit - loss,
-        halvings=halvings,
-        **spent._asdict(),
-        seconds=seconds,
-    )
-
-
-def start_of(problem: Problem, weights: Tree, direction: Direction | None) -> tuple[Array, Point]:
-    """A state of the form that a run of this problem has, to read one from a file by."""
-    weights, sizes, dtype = _checked_start(problem, weights)
-    with precision(dtype):
-        point = nowhere(weights, direction or directions.automatic(problem))
-        return jnp.asarray(sizes), point
-
-
-def nowhere(weights: Tree, direction: Direction, memory: Any = None) -> Point:
-    """Before the first point: any finite loss is lower, and a turn by zero leads to `weights`."""
-    packed = sphere.pack(weights)
-    nan = jnp.full((), jnp.nan, packed.rows.dtype)
-    return Point(
-        weights=packed,
-        heading=replace(packed, rows=np.zeros_like(packed.rows)),
-        memory=direction.start(packed) if memory is None else memory,
-        loss=jnp.full_like(nan, jnp.inf),
-        slope=nan,
-        angle=jnp.zeros_like(nan),
-        curvature=nan,
-        predicted=nan,
-        products=jnp.zeros_like(nan),
-    )
-
-
-def spent_on(cost: Evaluations, point: Point) -> Evaluations:
-    """What standing on a point has cost."""
-    return cost.plus(Evaluations(products=float(point.products)))
-
-
-def on_host(weights: sphere.Packed) -> Tree:
-    """The matrices as NumPy arrays, cut on the host: cutting on the device would compile."""
-    return sphere.unpack(jax.device_get(weights))
-
-
-def _checked_start(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:
-    """Weights as arrays of the working precision, and their radii."""
-    if isinstance(problem, Problem):
-        weights, dtype = problem.network.check_weights(weights), problem.dtype
+    method = _Method(direction, step, stop)
+    if isinstance(schedule, RandomBatches):
+        yield from _iterate_on_random_batches(method, schedule, state, recorded)
+        return
+    if np.isfinite(state.point.loss):
+        schedule.seek(state.rows)
     else:
-        weights = jax.tree.map(np.asarray, weights)
-        wide = any(w.dtype == np.float64 for w in jax.tree.leaves(weights))
-        dtype = np.dtype(np.float64 if wide else np.float32)
-    try:
-        sizes = [np.linalg.norm(np.asarray(w, np.float64)) for w in jax.tree.leaves(weights)]
-    except (TypeError, ValueError):
-        raise ValueError("weights has entries that are not numbers; expected matrices") from None
-    if not sizes:
-        raise ValueError("weights is empty; expected at least one matrix")
-    for i, size in enumerate(sizes):
-        if not (np.isfinite(size) and size > 0):
-            raise ValueError(
-                f"weights[{i}] has norm {size}; expected finite matrices that are not zero, "
-                "since the norm of each is its radius"
-            )
-    return jax.tree.map(lambda w: np.asarray(w, dtype), weights), np.asarray(sizes, dtype), dtype
+        update = method.evaluate(schedule, state)
+        yield update
+        if update.ending is not None:
+            return
+        state = update.state
+    while True:
+        batch = schedule.next()
+        if isinstance(batch, Ending):
+            yield Update(state, (), (), Evaluations(), batch)
+            return
+        update = method.advance(schedule, batch, state, recorded)
+        yield update
+        if update.ending is not None:
+            return
+        state, recorded = update.state, recorded + len(update.records)
+
+
+@dataclass(frozen=True)
+class _Method:
+    """Calls of the compiled program of a method."""
+
+    direction: Direction
+    step: Step
+    stop: Rule
+
+    def evaluate(self, schedule: RowSchedule, state: State, when: str = "at the start") -> Update:
+        """Evaluate the point of a state on the next rows."""
+        result, _ = self._run(schedule.start(), state, schedule.rows, limit=0)
+        evaluations, ending = Evaluations(forward=1), None
+        if int(result.status) == Status.NON_FINITE_LOSS:
+            ending = _not_finite(when)
+        else:
+            evaluations = evaluations.plus(self._cost_of_acceptance(result.point.products))
+        return Update(
+            _after(state, result, schedule), (), (), evaluations.times(schedule.fraction), ending
+        )
+
+    def advance(self, schedule: RowSchedule, batch: Batch, state: State, recorded: int) -> Update:
+        """Run one program, and evaluate its last point again if the rows change."""
+        fraction, on_all_rows = schedule.fraction, schedule.uses_all_rows
+        result, seconds = self._run(batch, state, schedule.rows)
+        state_after = partial(self._state_after, batch, state, schedule.rows)
+        unit = float(batch.objective.unit)
+        records = self._records(result, recorded, seconds, fraction, unit)
+        recorded += len(records)
+        rejected = Evaluations(forward=float(result.forward)).times(fraction)
+        evaluations = total_evaluations(records).plus(rejected)
+        status, rows_changed = Status(int(result.status)), False
+        rule = None
+        if status != Status.RUNNING:
+            rule = stopping.fired_rule(self.stop, result.stop_state)
+        if on_all_rows:
+            ending = _ending(status, result.point, rule, recorded)
+        else:
+            ending, rows_changed = schedule.update(status, bool(records), rule)
+        state = _after(state, result, schedule)
+        if rows_changed:
+            restarted = self._restarted(state, recorded)
+            update = self.evaluate(schedule, restarted, "on the next rows")
+            state, ending = update.state, update.ending
+            evaluations = evaluations.plus(update.evaluations)
+        weights = _weights_of(result, len(records))
+        return Update(state, records, weights, evaluations, ending, state_after)
+
+    def _state_after(self, batch: Batch, before: State, rows: int | None, count: int) -> State:
+        """Repeat the first `count` iterations of a program, and return the state after them."""
+        result, _ = self._run(batch, before, rows, limit=count)
+        return replace(before, point=result.point, stop=result.stop_state)
+
+    def _run(
+        self, batch: Batch, state: State, rows: int | None, limit: int | None = None
+    ) -> tuple[ProgramResult, float]:
+        """Run one program of at most `limit` iterations; return its result and the seconds."""
+        started = time.perf_counter()
+        # On batches, every iteration has other rows.
+        weights, on_batch = state.point.weights, batch.chooser is not None
+        length = 1 if on_batch else iterations.program_length(rows, weights)
+        result = iterations.descending_iterations(
+            batch,
+            state.radii,
+            state.point,
+            self.stop,
+            state.stop,
+            np.asarray(length if limit is None else limit, np.int32),
+            direction=self.direction,
+            step=self.step,
+            length=length,
+        )
+        result.status.block_until_ready()
+        return result, time.perf_counter() - started
+
+    def _restarted(self, state: State, recorded: int) -> State:
+        """Return the state before its point is evaluated on other rows."""
+        point = state.point
+        infinite, zero = jnp.full_like(point.loss, jnp.inf), jnp.zeros_like(point.angle)
+        return replace(
+            state,
+            point=eqx.tree_at(lambda p: (p.loss, p.angle), point, (infinite, zero)),
+            stop=stopping.restart(self.stop, state.stop),
+            restarted=np.asarray(recorded, np.int32),
+        )
+
+    def _records(
+        self,
+        result: ProgramResult,
+        recorded: int,
+        seconds: float,
+        fraction: float,
+        unit: float,
+    ) -> tuple[Record, ...]:
+        """Return the records of a program; its iterations share its time equally."""
+        count = int(result.recorded)
+        columns = [np.asarray(column)[:count].tolist() for column in result.measured]
+        records = []
+        for number, values in enumerate(zip(*columns, strict=True), start=recorded + 1):
+            row = Measured(*values)
+            cost = self._cost_of_acceptance(row.products).plus(Evaluations(float(row.forward)))
+            measured = row.in_unit(unit)._asdict() | cost.times(fraction)._asdict()
+            records.append(Record(iteration=number, **measured, seconds=seconds / count))
+        return tuple(records)
+
+    def _cost_of_acceptance(self, products: Any) -> Evaluations:
+        """Return the passes at an accepted point, after its forward pass."""
+        return Evaluations(backward=1, products=float(products)).plus(self.step.cost)
+
+
+def _iterate_on_random_batches(
+    method: _Method, schedule: RandomBatches, state: State, recorded: int
+) -> Iterator[Update]:
+    """Yield a state after each round of steps that random batches chose."""
+    unit, value = float(schedule.objective.unit), schedule.loss(state.point.weights)
+    state = eqx.tree_at(lambda s: s.point.loss, state, value)
+    loss, round_cost = float(value) * unit, Evaluations(schedule.passes + 1, schedule.passes)
+    ending = _fired(method.stop, state) if np.isfinite(loss) else _not_finite("at the start")
+    yield Update(state, (), (), Evaluations(forward=1), ending)
+    while ending is None:
+        started = time.perf_counter()
+        weights = schedule.conditioned(state.point.weights)
+        radii = sphere.norm(weights)
+        point, angle = iterations.sampled_iterations(
+            schedule,
+            radii,
+            eqx.tree_at(lambda p: p.weights, state.point, weights),
+            direction=method.direction,
+            step=method.step,
+            length=schedule.steps,
+        )
+        before, loss = loss, float(point.loss) * unit
+        if not np.isfinite(loss):
+            yield Update(state, (), (), round_cost, _not_finite("after a step"))
+            return
+        recorded += 1
+        nan = float("nan")
+        record = Record(
+            iteration=recorded,
+            loss=loss,
+            angle=float(angle),
+            slope=nan,
+            curvature=nan,
+            predicted=nan,
+            actual=before - loss,
+            halvings=0,
+            **round_cost._asdict(),
+            seconds=time.perf_counter() - started,
+        )
+        rules = method.stop.update(state.stop, record)
+        state = replace(state, radii=radii, point=point, stop=rules)
+        ending, on_host = _fired(method.stop, state), jax.device_get(point.weights)
+        yield Update(state, (record,), (on_host,), round_cost, ending)
+
+
+def _after(state: State, result: ProgramResult, schedule: RowSchedule) -> State:
+    """Return the state after a program."""
+    return replace(state, point=result.point, stop=result.stop_state, rows=schedule.position)
+
+
+def _fired(stop: Rule, state: State) -> Ending | None:
+    rule = stopping.fired_rule(stop, state.stop)
+    return None if rule is None else _rule_ending(rule)
+
+
+def _not_finite(when: str) -> Ending:
+    return Ending(Outcome.NON_FINITE, f"the loss is not finite {when}")
+
+
+def _rule_ending(rule: Rule) -> Ending:
+    return Ending(Outcome.CONVERGED if rule.converged else Outcome.MAX_ITER, rule.reason)
+
+
+def _ending(status: Status, point: Point, rule: Rule | None, recorded: int) -> Ending | None:
+    """Return outcome and reason of a run on all rows, or None while it continues."""
+    match status:
+        case Status.RUNNING:
+            return None
+        case Status.RULE_FIRED if rule is not None:
+            return _rule_ending(rule)
+        case Status.ZERO_GRADIENT:
+            return Ending(Outcome.CONVERGED, "the gradient along the spheres is zero")
+        case Status.NON_FINITE_GRADIENT:
+            return Ending(Outcome.NON_FINITE, "the gradient is not finite")
+        case Status.NON_FINITE_ANGLE:
+            return Ending(Outcome.NON_FINITE, "the angle of the step rule is not finite")
+        case Status.UPHILL:
+            return Ending(Outcome.NO_DESCENT, "the direction does not lead downhill")
+        case Status.NO_ANGLE:
+            return Ending(Outcome.NO_DESCENT, "the step rule finds no angle with a lower loss")
+        case _:
+            return _no_decrease(point, recorded)
+
+
+def _no_decrease(point: Point, recorded: int) -> Ending:
+    """Return how a run ends whose loss does not fall along the arc: at rounding, or not."""
+    dtype = point.loss.dtype
+    digits = 4 * float(jnp.finfo(dtype).eps)
+    # Losses are in units of that of the zero function. When a sum of squares has fallen far below
+    # one, the residuals themselves are rounded.
+    rounding = digits * abs(float(point.loss)) + digits**2
+    if abs(float(point.predicted)) > rounding:
+        reason = f"no lower loss after {iterations.MAX_HALVINGS} halvings of the angle"
+        return Ending(Outcome.NO_DESCENT, reason)
+    reason = f"the decrease still possible is below the rounding of {dtype}"
+    if recorded:
+        return Ending(Outcome.CONVERGED, reason)
+    wider = "float64, or " if dtype == np.float32 else ""
+    return Ending(
+        Outcome.NO_DESCENT, f"{reason} already at the start: try {wider}other units of the data"
+    )
+
+
+def _weights_of(result: ProgramResult, count: int) -> tuple[Packed, ...]:
+    """Return the weights after each iteration of a program, on the host."""
+    if count == 0:
+        return ()
+    rows = np.asarray(result.weights)
+    return tuple(replace(result.point.weights, rows=rows[i]) for i in range(count))

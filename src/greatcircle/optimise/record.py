@@ -1,16 +1,19 @@
-"""What is written down of each iteration."""
+"""The record of an iteration, and counts of passes over the data."""
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
+
+__all__ = ["Evaluations", "Record", "total_evaluations"]
 
 
 class Evaluations(NamedTuple):
-    """Passes over the data, by kind; a pass over part of the rows counts as that part."""
+    """Passes over the data, by kind; a pass over part of the rows counts as that fraction."""
 
     forward: float = 0
-    """Losses."""
+    """Forward passes."""
     backward: float = 0
-    """Gradients, each on top of a forward pass."""
+    """Gradients, not counting their forward passes."""
     second: float = 0
     """Second derivatives along an arc."""
     higher: float = 0
@@ -19,16 +22,16 @@ class Evaluations(NamedTuple):
     """Gauss-Newton products."""
 
     def plus(self, other: "Evaluations") -> "Evaluations":
-        """Kind by kind."""
+        """Return the sum of each count."""
         return Evaluations(*(a + b for a, b in zip(self, other, strict=True)))
 
     def times(self, factor: float) -> "Evaluations":
-        """All kinds alike."""
+        """Return all counts multiplied by a factor."""
         return Evaluations(*(factor * a for a in self))
 
 
 class Record(NamedTuple):
-    """One iteration. Loss and all that derives from it are in the units of the loss.
+    """One iteration. The loss and its derivatives are in the units of the loss.
 
     In `history_` and in callbacks of an estimator, that is the unit of the targets, squared for the
     squared loss.
@@ -39,11 +42,11 @@ class Record(NamedTuple):
     loss: float
     """After the step."""
     angle: float
-    """Taken, after any halvings."""
+    """The angle of the step, after any halvings."""
     slope: float
-    """L̄'(0) along the arc that was taken."""
+    """L̄'(0) along the arc of the step."""
     curvature: float
-    """L̄''(0), NaN for a step rule that does not look at it."""
+    """L̄''(0); NaN for a step rule that does not compute it."""
     predicted: float
     """Decrease of the loss that the step rule's model predicted for its own angle."""
     actual: float
@@ -56,8 +59,19 @@ class Record(NamedTuple):
     higher: float
     products: float
     seconds: float
-    """Wall-clock time of the iteration; no decision looks at it."""
+    """Wall-clock time, shared equally by the iterations of one compiled program.
+
+    No decision depends on it.
+    """
     validation_loss: float = math.nan
-    """Of the part that an estimator's `early_stopping` holds out; NaN without one."""
-    lipschitz: float = math.nan
-    """∏‖W_i‖_op in the units of the data; NaN outside an estimator, where these are not known."""
+    """Loss on the rows that `early_stopping` holds out; NaN without it."""
+    spectral_bound: float = math.nan
+    """∏‖W_i‖_op in the units of the data; NaN outside an estimator."""
+
+
+def total_evaluations(records: Iterable[Record]) -> Evaluations:
+    """Return the evaluations of all records together."""
+    total = Evaluations()
+    for record in records:
+        total = total.plus(Evaluations(*(getattr(record, name) for name in Evaluations._fields)))
+    return total

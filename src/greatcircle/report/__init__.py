@@ -1,13 +1,17 @@
-"""One self-contained HTML page from a run: text, tables and interactive charts, no network.
+"""Reports: evaluate a fitted model, and describe a run on one self-contained HTML page.
 
-`page` describes a page and writes it, whatever was run; `curves` and `grids` build the charts of
-the experiments, and `animation` a moving picture. Any Plotly figure can stand beside them.
+| module | contents |
+|---|---|
+| `evaluation`, `metrics`, `lipschitz`, `slices`, `results` | numbers of a fit |
+| `fit`, `fit_sections` | figures and page of a fit |
+| `bounds`, `bounds_page` | bounds for groups of inputs: numbers; figures and page |
+| `page`, `animation`, `render` | content of any page, and its HTML |
+| `charts` | interactive charts |
 """
 
 from greatcircle.report.animation import Animation, Track
-from greatcircle.report.curves import learning_curves
-from greatcircle.report.grids import heatmaps
-from greatcircle.report.page import Chart, Highlight, Report, Section, TableBlock, render, write
+from greatcircle.report.page import Chart, Highlight, Report, Section, TableBlock
+from greatcircle.report.render import render, write
 
 __all__ = [
     "Animation",
@@ -17,8 +21,6 @@ __all__ = [
     "Section",
     "TableBlock",
     "Track",
-    "heatmaps",
-    "learning_curves",
     "render",
     "write",
 ]

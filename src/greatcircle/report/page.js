@@ -7,14 +7,14 @@
   const charts = [];
   const $ = (id) => document.getElementById(id);
 
-  // A page opened from a file may be denied storage: the choice then lasts as long as the page.
+  // A page opened from a file may have no storage: the choice is then lost on reload.
   let chosen = null;
   try { chosen = localStorage.getItem(key); } catch { /* as above */ }
   if (chosen !== "light" && chosen !== "dark") chosen = null;
   const theme = () => chosen ?? (dark.matches ? "dark" : "light");
   root.dataset.theme = theme();
 
-  /** Layout changes, by dotted path, that give every chart the colours of the page. */
+  /** Return layout changes, by dotted path, for the colours of the page. */
   const colours = (layout) => {
     const style = getComputedStyle(root);
     const of = (name) => style.getPropertyValue(name).trim();
@@ -34,12 +34,12 @@
 
   const at = (layout, path) => path.split(".").reduce((node, name) => node?.[name], layout);
 
-  /** Layout changes for a phone, or those that undo them. */
+  /** Return the layout changes for a phone, or those that undo them. */
   const sizes = (layout) => {
     const changes = layout.meta?.narrow ?? {};
     const chosen = narrow.matches ? changes
       : Object.fromEntries(Object.keys(changes).map((path) => [path, at(layout, path) ?? null]));
-    // The box has the height, not the layout: Plotly takes a layout's height for a wish not to adapt.
+    // The box sets the height: with a height in the layout, Plotly does not adapt to the box.
     return { ...chosen, height: null, autosize: true };
   };
   const fit = (plot, layout) => {
@@ -62,7 +62,7 @@
     for (const { plot, layout } of charts) Plotly.relayout(plot, colours(layout));
   };
 
-  /** Each curve's value in words; of many curves with one name, the least and the greatest. */
+  /** Return the values at x as text; for several curves with one name, their range. */
   const valuesAt = (lines, x) => {
     const names = new Map();
     for (const trace of lines) {
@@ -75,16 +75,16 @@
       : `${name} from ${words(Math.min(...values))} to ${words(Math.max(...values))}`).join("; ");
   };
 
-  /** The annotation that stands over a panel. */
+  /** Return the title above a panel. */
   const panelTitle = (plot, axis) => {
     const note = plot.layout.annotations?.find(({ xref }) => xref === `${axis} domain`);
     const parsed = new DOMParser().parseFromString(note?.text ?? axis, "text/html");
     return parsed.body.textContent;
   };
 
-  /** Where the arrow keys stop: every iteration of a curve, every cell of a heatmap. */
+  /** Return the points that the arrow keys visit: iterations of curves, cells of heatmaps. */
   const stops = (plot) => {
-    // Plotly's own copy of the traces, in which packed arrays are unpacked.
+    // Plotly's copy of the traces has its packed arrays unpacked.
     const shown = plot._fullData.filter((trace) => trace.visible === true && trace.hoverinfo !== "skip");
     const title = (axis) => plot.layout[axis]?.title?.text || axis[0];
     const maps = shown.filter((trace) => trace.type === "heatmap");
@@ -96,7 +96,7 @@
     }))).flat());
     if (cells.length) return { row: maps[0].x.length, points: cells };
     const lines = shown.filter((trace) => trace.x?.length);
-    // Panel after panel: those that share an x axis lie on top of each other and are read together.
+    // Panel by panel; curves that share an x axis are read together.
     const panels = [...new Set(lines.map((trace) => trace.xaxis))];
     const points = panels.flatMap((axis) => {
       const own = lines.filter((trace) => trace.xaxis === axis);
@@ -112,7 +112,7 @@
   const byKeyboard = (plot) => {
     let index = -1;
     plot.addEventListener("keydown", (event) => {
-      if (event.target !== plot) return; // a button of the chart has the focus
+      if (event.target !== plot) return; // the focus is on a button of the chart
       if (event.key === "Escape") Plotly.Fx.unhover(plot);
       if (!/^(Arrow|Home|End)/.test(event.key) || event.ctrlKey || event.altKey || event.metaKey) return;
       const { row, points } = stops(plot);
@@ -133,9 +133,9 @@
     const { data, layout, choices } = JSON.parse($(`${plot.id}-data`).textContent);
     const config = {
       responsive: true, displaylogo: false, showTips: false, typesetMath: false,
-      // Plotly's button to share a chart would send the data away.
+      // Plotly's button to share a chart would upload the data.
       showSendToCloud: false, plotlyServerURL: "",
-      // On a phone the buttons would cover the title, and dragging belongs to the page.
+      // On a phone the buttons would cover the title, and dragging must scroll the page.
       displayModeBar: !narrow.matches,
       modeBarButtonsToRemove: ["lasso2d", "select2d"], toImageButtonOptions: { format: "svg", filename: plot.id },
     };
@@ -147,7 +147,7 @@
     if (select) {
       select.disabled = false;
       select.addEventListener("change", () => Plotly.update(plot, ...choices[select.selectedIndex]));
-      // Browsers keep a form's state over a reload: the chart must agree with its list.
+      // Browsers keep the state of a form on reload: the chart must match its list.
       if (select.selectedIndex > 0) Plotly.update(plot, ...choices[select.selectedIndex]);
     }
   };
@@ -158,7 +158,7 @@
     try {
       await navigator.clipboard.writeText(command.textContent);
     } catch {
-      // No clipboard without a secure context: select the text, so that Ctrl+C takes it.
+      // Without a secure context there is no clipboard: select the text for Ctrl+C.
       getSelection().selectAllChildren(command);
       done = false;
     }
@@ -185,7 +185,7 @@
         Plotly.relayout(plot, sizes(layout));
       }
     });
-    // Paper is white and has one width.
+    // Print on white, in a fixed width.
     addEventListener("beforeprint", () => {
       root.dataset.theme = "light";
       for (const { plot, layout } of charts) {

@@ -1,127 +1,133 @@
-"""Names for directions, steps and starts, and for the combinations of them that make a method.
+"""Names of directions, steps and initialisations, and the combinations that make a method.
 
-The estimators, the command line and the experiments look methods up here, so that one word means
-the same everywhere.
+The estimators, the command line and the experiments look methods up here, so that a name means the
+same everywhere.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-from numpy.typing import DTypeLike
-
-from greatcircle.data.scaling import Scaling
-from greatcircle.network.activations import Activation
-from greatcircle.network.network import Network
 from greatcircle.optimise import directions, steps
 from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.steps import Step
-from greatcircle.training.initialisation import initialise
+
+__all__ = [
+    "DIRECTIONS",
+    "INITIALISATIONS",
+    "METHODS",
+    "STEPS",
+    "Initialisation",
+    "Method",
+    "MethodNames",
+    "lookup",
+    "method_of",
+]
 
 T = TypeVar("T")
 
 DIRECTIONS: dict[str, Direction | None] = {
-    "auto": None,  # the loop chooses, by what the objective offers
+    "auto": None,  # `directions.automatic` chooses
     "steepest": directions.Steepest(),
-    "steepest-gradient": directions.Steepest("gradient"),
-    "steepest-trust": directions.Steepest("trust"),
+    "riemannian-gradient": directions.RiemannianGradient(),
+    "majorant-steepest": directions.MajorantSteepest(),
     "conjugate-gradient": directions.ConjugateGradient(),
-    "hager-zhang": directions.ConjugateGradient("hager-zhang"),
+    "hager-zhang": directions.ConjugateGradient(directions.HagerZhang()),
     "gauss-newton": directions.GaussNewton(),
     "kronecker": directions.Kronecker(),
 }
 
 STEPS: dict[str, Step] = {
     "curvature": steps.Curvature(),
-    "compare": steps.Curvature(compare=True),
+    "compare": steps.ComparedCurvature(),
     "taylor3": steps.Taylor(3),
     "taylor4": steps.Taylor(4),
     "taylor4-full-circle": steps.Taylor(4, 2 * math.pi),
     "majorant": steps.Majorant(),
-    "majorant-golden": steps.Majorant("golden"),
+    "majorant-golden": steps.Majorant(steps.GoldenSection()),
     "data-majorant": steps.DataMajorant(),
     "smooth-majorant": steps.SmoothMajorant(),
     "closed-form": steps.ClosedForm(),
 }
 
 
-class Start(NamedTuple):
-    """Where training starts: what `initialisation.initialise` and `Network` are told."""
+class Initialisation(NamedTuple):
+    """How initial weights and the scale of the targets are chosen (`initialisation.py`)."""
 
     bias: bool
     scheme: str
     radius: float | Sequence[float] | None
     target_scale: str | float
     centred: bool
-    headroom: float | None
+    target_gain: float | None
 
 
-STARTS: dict[str, Start] = {
+INITIALISATIONS: dict[str, Initialisation] = {
     # Algorithm 1
-    "paper": Start(False, "uniform", 1.0, "gain", False, 1.0),
-    # The best accuracy at a given bound, at every depth: docs/scaling.md has the evidence
-    "auto": Start(True, "identity", None, "output", True, None),
+    "paper": Initialisation(False, "uniform", 1.0, "gain", False, 1.0),
+    # The best accuracy at a given bound for every depth, see docs/scaling.md
+    "auto": Initialisation(True, "identity", None, "output", True, None),
 }
 
 
-def begin(
-    start: Start,
-    sizes: Sequence[int],
-    inputs: np.ndarray,
-    targets: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    scaling: str,
-    activation: str | Activation = "relu",
-    sample_weight: np.ndarray | None = None,
-    dtype: DTypeLike = np.float32,
-) -> tuple[Network, tuple[np.ndarray, ...], Scaling]:
-    """A network, its weights and its scaling, from the training part in its own units."""
-    network = Network(sizes, activation, bias=start.bias)
-    weights, fitted = initialise(
-        network,
-        inputs,
-        targets,
-        rng,
-        scaling=scaling,
-        target_scale=start.target_scale,
-        centred=start.centred,
-        scheme=start.scheme,
-        radius=start.radius,
-        headroom=start.headroom,
-        sample_weight=sample_weight,
-        dtype=dtype,
-    )
-    return network, weights, fitted
-
-
-class Method(NamedTuple):
-    """A direction, a step, a start and a scaling, by name; and when ten iterations gain too little.
-
-    The paper's runs have a fixed length, and every iteration of them sees all rows. Others may
-    start with some of many rows.
-    """
+class MethodNames(NamedTuple):
+    """Names of a direction, a step, an initialisation and a scaling, and when training ends."""
 
     direction: str
     step: str
-    start: str
+    initialisation: str
+    scaling: str
+    tol: float
+    """Training ends when ten iterations together lower the loss by less than this fraction."""
+    all_rows: bool
+    """Whether all iterations see all rows; otherwise training on many rows starts with some."""
+
+
+METHODS: dict[str, MethodNames] = {
+    "auto": MethodNames("auto", "curvature", "auto", "standard", 2e-3, False),
+    # Method 1, automatic differentiation
+    "ad": MethodNames("steepest", "curvature", "paper", "paper", 0.0, True),
+    # Method 2, majorisation-minimisation
+    "mm": MethodNames("steepest", "majorant", "paper", "paper", 0.0, True),
+}
+
+
+class Method(NamedTuple):
+    """The objects of a method."""
+
+    direction: Direction | None
+    step: Step
+    initialisation: Initialisation
     scaling: str
     tol: float
     all_rows: bool
 
 
-METHODS: dict[str, Method] = {
-    "auto": Method("auto", "curvature", "auto", "standard", 2e-3, False),
-    # Method 1, automatic differentiation
-    "ad": Method("steepest", "curvature", "paper", "paper", 0.0, True),
-    # Method 2, majorisation-minimisation
-    "mm": Method("steepest", "majorant", "paper", "paper", 0.0, True),
-}
+def method_of(choice: Any) -> Method:
+    """Return the method of a name or of a pair (direction, step) of names or objects."""
+    if isinstance(choice, str):
+        names = lookup(METHODS, choice, "method")
+        return Method(
+            DIRECTIONS[names.direction],
+            STEPS[names.step],
+            INITIALISATIONS[names.initialisation],
+            *names[3:],
+        )
+    if not isinstance(choice, tuple) or len(choice) != 2:
+        raise ValueError(
+            f"method is {choice!r}; expected one of {', '.join(METHODS)}, or a pair "
+            "(direction, step)"
+        )
+    direction, step = choice
+    if isinstance(direction, str):
+        direction = lookup(DIRECTIONS, direction, "method's direction")
+    if isinstance(step, str):
+        step = lookup(STEPS, step, "method's step")
+    return method_of("auto")._replace(direction=direction, step=step)
 
 
 def lookup(names: Mapping[str, T], name: str, argument: str) -> T:
-    """The entry of that name, or an error that lists the names there are."""
+    """Return the entry of a name, or raise an error that lists the names."""
     if name not in names:
         raise ValueError(f"{argument} is {name!r}; expected one of {', '.join(names)}")
     return names[name]

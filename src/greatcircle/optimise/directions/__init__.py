@@ -1,58 +1,76 @@
-"""Where to go: a heading on each sphere, from the gradient and from what is remembered.
+"""Directions: a heading on each sphere, from the gradient and from earlier iterations.
 
-| direction | beyond the gradient, per iteration | known as |
+| direction | cost per iteration beyond the gradient | known as |
 |---|---|---|
-| `Steepest()` | nothing | the paper's Eq. (6) |
-| `Steepest("gradient")` | nothing | Riemannian gradient descent |
-| `Steepest("trust")` | what each layer sees | steepest in a majorant's norm |
-| `ConjugateGradient()` | nothing | Riemannian conjugate gradients |
+| `Steepest()` | none | the paper's Eq. (6) |
+| `RiemannianGradient()` | none | Riemannian gradient descent |
+| `MajorantSteepest()` | one product with each layer's input | steepest in a majorant's norm |
+| `ConjugateGradient()` | none | Riemannian conjugate gradients |
 | `GaussNewton()` | products with JᵀHJ | truncated, damped Gauss-Newton |
-| `Kronecker()` | four forward passes, and second moments, of some rows | K-FAC with momentum |
+| `Kronecker()` | four forward passes and second moments, of a sample | K-FAC with momentum |
+| `RootMeanSquare()` | none | stochastic gradients scaled as in Adam |
 
-A direction is a pair of pure functions: `start` makes its memory, `choose` gives the heading at a
-point and the memory for the next one. Headings are tangent, and scaled so that the fastest layer
-has angular speed one: then an angle bounds the turn of every layer.
+A direction is a pair of pure functions: `init` makes its state, `choose` returns the heading at a
+point and the state for the next one. Headings are tangent, and scaled so that the fastest layer has
+angular speed one (except by `RootMeanSquare`), so no layer turns by more than the angle.
 
-The spheres are measured in radians: the gradient of layer i in that metric is μ_i times the
-tangent part of its Euclidean gradient, and inner products of headings are plain sums over the
-layers. So no direction here depends on how the radii are shared out among the layers of a network
-with homogeneous activations (`docs/directions.md`).
+Distances on the spheres are in radians: the gradient of layer i in that metric is μ_i times the
+tangent part of its Euclidean gradient, and inner products of headings are sums over the layers. So
+no direction depends on how the radii are distributed over the layers of a network with homogeneous
+activations (`docs/directions.md`).
 """
 
-from greatcircle.objective.objective import Objective
-from greatcircle.objective.problem import Problem
-from greatcircle.optimise.directions.direction import Chosen, Direction, Place
-from greatcircle.optimise.directions.first_order import ConjugateGradient, Steepest
+from greatcircle.objective.objective import LayeredObjective, Objective
+from greatcircle.optimise.directions.direction import Choice, Direction, Position
+from greatcircle.optimise.directions.first_order import (
+    ConjugateGradient,
+    HagerZhang,
+    MajorantSteepest,
+    PolakRibiere,
+    RiemannianGradient,
+    Steepest,
+)
 from greatcircle.optimise.directions.gauss_newton import GaussNewton
 from greatcircle.optimise.directions.kronecker import Kronecker
+from greatcircle.optimise.directions.root_mean_square import RootMeanSquare
 
 __all__ = [
-    "Chosen",
+    "Choice",
     "ConjugateGradient",
     "Direction",
     "GaussNewton",
+    "HagerZhang",
     "Kronecker",
-    "Place",
+    "MajorantSteepest",
+    "PolakRibiere",
+    "Position",
+    "RiemannianGradient",
+    "RootMeanSquare",
     "Steepest",
     "automatic",
 ]
 
-NEXT_TO_NOTHING = 1e8
-"""Operations: about ten milliseconds."""
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+NEGLIGIBLE = 1e8
+"""Floating-point operations: about ten milliseconds."""
 
 
 def automatic(objective: Objective) -> Direction:
-    """The direction that gains most per evaluation, of those that the objective allows.
+    """Return the direction with the most progress per evaluation that the objective supports.
 
-    A network's layers allow `Kronecker`; it pays as long as inverting its factors costs less than
-    a pass over the data does, or next to nothing. Outputs with a loss of them allow `GaussNewton`.
-    Everything else gets `ConjugateGradient`.
+    The layers of a network allow `Kronecker`, which is worthwhile if inverting its factors costs
+    less than a pass over the data, or a negligible time. Outputs with a loss of them allow
+    `GaussNewton`. Everything else gets `ConjugateGradient`.
     """
-    if isinstance(objective, Problem):
-        sizes, rows = objective.network.shapes, len(objective.inputs)
-        inversions = sum(a**3 + b**3 + a * b * (a + b) for a, b in sizes)
-        passes = 6 * rows * sum(a * b for a, b in sizes)
-        return Kronecker() if inversions <= max(passes, NEXT_TO_NOTHING) else GaussNewton()
+    if isinstance(objective, LayeredObjective):
+        shapes = objective.network.shapes
+        inversions = sum(a**3 + b**3 + a * b * (a + b) for a, b in shapes)
+        passes = 6 * objective.count * sum(a * b for a, b in shapes)
+        return Kronecker() if inversions <= max(passes, NEGLIGIBLE) else GaussNewton()
     try:
         GaussNewton().check(objective)
     except TypeError:

@@ -1,39 +1,46 @@
-"""Damping that follows how well a quadratic model predicts: Levenberg's and Marquardt's rule."""
+"""Levenberg-Marquardt damping, adapted to how well a quadratic model predicted the last step."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float, Int
 
 from greatcircle.geometry.sphere import Tree
-from greatcircle.optimise.directions.direction import Place
+from greatcircle.optimise.directions.direction import Position
+
+__all__ = ["QuadraticModel", "adapted_damping", "initial_model"]
+
+Scalar = Float[Array, ""]
 
 
-class Model(NamedTuple):
-    """What a direction remembers of its quadratic model."""
+class QuadraticModel(NamedTuple):
+    """The damping and a quadratic model of the loss along the last heading."""
 
-    damping: Array
-    slope: Array
-    """Of the quadratic model along the heading, per radian."""
-    curvature: Array
-    iteration: Array
+    damping: Scalar
+    slope: Scalar
+    """Per radian."""
+    curvature: Scalar
+    iteration: Int[Array, ""]
 
 
-def start_model(weights: Tree, damping: float) -> Model:
-    """Before the first point: nothing predicted."""
+def initial_model(weights: Tree, damping: float) -> QuadraticModel:
+    """Return the state before the first point: the damping, and no model yet."""
     dtype = jax.tree.leaves(weights)[0].dtype
     nan = jnp.full((), jnp.nan, dtype)
-    return Model(jnp.asarray(damping, dtype), nan, nan, jnp.zeros((), jnp.int32))
+    return QuadraticModel(jnp.asarray(damping, dtype), nan, nan, jnp.zeros((), jnp.int32))
 
 
-def adapted_damping(place: Place, memory: Model, less: float, more: float) -> Array:
-    """λ after the last arc: Levenberg's and Marquardt's rule, on a quadratic model along it."""
-    angle = place.angle
-    predicted = -(memory.slope + 0.5 * memory.curvature * angle) * angle
-    good = place.decrease > 0.75 * predicted
-    bad = place.decrease < 0.25 * predicted
-    factor = jnp.where(bad, more, jnp.where(good, less, 1.0))
+def adapted_damping(
+    position: Position, model: QuadraticModel, decrease: float, increase: float
+) -> Scalar:
+    """Return λ, times `decrease` after a good prediction and times `increase` after a bad one."""
+    angle = position.angle
+    predicted = -(model.slope + 0.5 * model.curvature * angle) * angle
+    good = position.decrease > 0.75 * predicted
+    bad = position.decrease < 0.25 * predicted
+    factor = jnp.where(bad, increase, jnp.where(good, decrease, 1.0))
     tiny = 10 * jnp.finfo(angle.dtype).eps
-    # Where no arc led here there is nothing to learn: at the start, or with new rows.
-    return jnp.where(angle > 0, jnp.maximum(factor * memory.damping, tiny), memory.damping)
+    # At the start, and on new rows, there is no last step to compare with.
+    return jnp.where(angle > 0, jnp.maximum(factor * model.damping, tiny), model.damping)

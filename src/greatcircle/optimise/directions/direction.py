@@ -1,72 +1,80 @@
-"""What the loop and a direction tell one another."""
+"""The protocol of a direction, its input `Position` and its result `Choice`."""
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
+from jaxtyping import Float
 
 from greatcircle.geometry import sphere
+from greatcircle.geometry.great_circle import Arc
 from greatcircle.geometry.sphere import Tree
 from greatcircle.objective.objective import Objective
-from greatcircle.optimise.arc import Arc
+
+__all__ = ["Choice", "Direction", "Position", "max_speed", "ratio", "unit_max_speed"]
+
+Scalar = Float[Array, ""]
 
 
-class Place(NamedTuple):
-    """A point that the loop has reached, and the way it came."""
+class Position(eqx.Module):
+    """A point that the loop has accepted, and the arc along which it was reached."""
 
     objective: Objective
     weights: Tree
     gradient: Tree
     """In radians: μ_i times the tangent part of the Euclidean gradient."""
-    left: Any
-    """What the backward pass left."""
-    radii: Array
-    way: Arc
-    """The arc that led here. At the start its headings are zero."""
-    angle: Array
-    """How far along it."""
-    decrease: Array
-    """Of the loss on that way; infinite at the start."""
+    cache: Any
+    """Cache of the backward pass."""
+    radii: Float[Array, " layers"]
+    arc: Arc
+    """The arc from the last point; at the start its headings are zero."""
+    angle: Scalar
+    """The angle taken along the arc."""
+    decrease: Scalar
+    """Decrease of the loss along the arc; infinite at the start."""
 
-    def bring(self, vectors: Tree) -> Tree:
-        """Tangent vectors of the last point, transported to this one."""
-        return sphere.transport(self.way.weights, self.way.heading, self.angle, vectors, self.radii)
+    def transport(self, vectors: Tree) -> Tree:
+        """Transport tangent vectors from the last point to this one."""
+        return self.arc.transport(vectors, self.angle)
 
 
-class Chosen(NamedTuple):
-    """What a direction says."""
+class Choice(NamedTuple):
+    """The heading, and the direction's state for the next point."""
 
     heading: Tree
-    memory: Any
+    state: Any
     products: Array | float = 0.0
-    """Gauss-Newton products spent, in passes over all the data."""
+    """Gauss-Newton products used, in passes over all the data."""
 
 
+@runtime_checkable
 class Direction(Protocol):
-    """What the loop asks of a direction."""
+    """A pair of pure functions, `init` and `choose`."""
 
     def check(self, objective: Objective) -> None:
-        """Raise TypeError where the direction cannot work with the objective."""
+        """Raise TypeError if the direction cannot work with the objective."""
         ...
 
-    def start(self, weights: Tree) -> Any:
-        """Memory before the first point."""
+    def init(self, weights: Tree) -> Any:
+        """Return the state before the first point."""
         ...
 
-    def choose(self, place: Place, memory: Any) -> Chosen:
-        """Heading at this point, and the memory to take along."""
+    def choose(self, position: Position, state: Any) -> Choice:
+        """Return the heading at this point and the state for the next one."""
         ...
 
 
-def scaled(v: Tree) -> Tree:
-    """Scaled so that the fastest layer has speed one; zero stays zero."""
-    return sphere.scale(v, ratio(1.0, fastest_speed(v)))
+def unit_max_speed(v: Tree) -> Tree:
+    """Scale a heading so that the fastest layer has speed one; zero stays zero."""
+    return sphere.scale(v, ratio(1.0, max_speed(v)))
 
 
-def fastest_speed(v: Tree) -> Array:
+def max_speed(v: Tree) -> Scalar:
+    """Return the angular speed of the fastest layer."""
     return jnp.max(sphere.norm(v))
 
 
-def ratio(a: Array | float, b: Array) -> Array:
-    """The quotient, and zero where b is."""
+def ratio(a: Float[Array, "*#n"] | float, b: Float[Array, "*#n"]) -> Float[Array, "*#n"]:
+    """Return a / b, and zero where b is zero."""
     return jnp.where(b != 0, a / jnp.where(b != 0, b, 1), 0)
