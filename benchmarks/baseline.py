@@ -66,20 +66,30 @@ def table(rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 def regression(rows: int = 4000, **parameters: Any) -> Any:
     X, y = table(rows)
-    return LipschitzRegressor(random_state=0, **parameters).fit(X, y), X, y
+    return (
+        LipschitzRegressor(
+            **{"random_state": 0, "selection": False, "saturation": False, **parameters}
+        ).fit(X, y),
+        X,
+        y,
+    )
 
 
 def stream() -> Any:
     """Batches with more rows than the sample for the start, so that memory never holds them all."""
     X, y = table(120_000)
     batches = [(X[i : i + 5000], y[i : i + 5000]) for i in range(0, len(X), 5000)]
-    return LipschitzRegressor(max_iter=60, random_state=0).fit(batches), X[:4000], y[:4000]
+    return (
+        LipschitzRegressor(selection=False, max_iter=60, random_state=0).fit(batches),
+        X[:4000],
+        y[:4000],
+    )
 
 
 def classifier() -> Any:
     X, y = table(4000)
     labels = np.digitize(y[:, 2], np.quantile(y[:, 2], [0.3, 0.7]))
-    model = LipschitzClassifier(max_iter=60, random_state=0).fit(X, labels)
+    model = LipschitzClassifier(selection=False, max_iter=60, random_state=0).fit(X, labels)
     return model, X, labels
 
 

@@ -61,7 +61,9 @@ def batches(folder: Path) -> dict[str, Any]:
             train, test = split(table, seed)
             for kind, size in (("all rows", None), ("batch_size=256", 256)):
                 started = time.perf_counter()
-                model = LipschitzRegressor(batch_size=size, random_state=seed)
+                model = LipschitzRegressor(
+                    selection=False, saturation=False, batch_size=size, random_state=seed
+                )
                 model.fit(table.X[train], table.y[train])
                 seconds[kind].append(time.perf_counter() - started)
                 rms[kind].append(test_rms(model, table, test))
@@ -90,7 +92,9 @@ def many(_: Path) -> dict[str, Any]:
         rms = {}
         for _ in range(1 + MANY_ROUNDS):
             for kind, size in (("auto", "auto"), ("None", None)):
-                model = LipschitzRegressor((25, 30, 15), batch_size=size, random_state=0)
+                model = LipschitzRegressor(
+                    (25, 30, 15), selection=False, batch_size=size, random_state=0
+                )
                 started = time.perf_counter()
                 model.fit(table.X[train], table.y[train])
                 seconds[kind].append(time.perf_counter() - started)
@@ -117,7 +121,7 @@ def classes(_: Path) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             models = {
-                "LipschitzClassifier": LipschitzClassifier(random_state=0),
+                "LipschitzClassifier": LipschitzClassifier(selection=False, random_state=0),
                 "MLPClassifier": MLPClassifier(random_state=0),
                 "MLPClassifier, standardised inputs": make_pipeline(
                     StandardScaler(), MLPClassifier(random_state=0)
@@ -137,7 +141,7 @@ import numpy as np
 data = np.load(sys.argv[1])
 if sys.argv[2] == "LipschitzRegressor":
     from greatcircle import LipschitzRegressor
-    model = LipschitzRegressor(hidden_layer_sizes=(25, 30, 15), random_state=0)
+    model = LipschitzRegressor((25, 30, 15), selection=False, random_state=0)
     X, rest = data["X"], data["rest_X"]
 else:
     from sklearn.neural_network import MLPRegressor

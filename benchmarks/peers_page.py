@@ -20,7 +20,8 @@ QUICK = """> **Quick run.** One seed and {budget:g} s for each optimiser, to tes
 
 INTRODUCTION = """# Benchmarks
 
-All optimisers are compared with `auto`, which is `LipschitzRegressor()` with default parameters.
+All optimisers are compared with `auto`, one fit of given layers: `LipschitzRegressor(layers,
+selection=False)`.
 All ran on one machine, one after the other, each in the code that its users would write. `make
 bench` generates this page from the rows that `benchmarks/peers.py` stores.
 

@@ -13,7 +13,7 @@ BUDGET = 2.0  # newtons per unit of the inputs
 
 table = ground_effect.generate(4000)
 X, X_test, y, y_test = train_test_split(table.X, table.y, test_size=0.25, random_state=0)
-model = LipschitzRegressor(lipschitz=BUDGET, random_state=0).fit(X, y)
+model = LipschitzRegressor((25, 30, 15), lipschitz=BUDGET, random_state=0).fit(X, y)
 
 
 def rms(error: np.ndarray) -> float:

@@ -26,11 +26,14 @@ with tempfile.TemporaryDirectory() as name:
     np.save(folder / "X.npy", table.X)
     np.save(folder / "y.npy", table.y)
     X, y = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in "Xy")
-    streamed = LipschitzRegressor((16,), max_iter=10, batch_size=4096, random_state=0).fit(X, y)
+    streamed = LipschitzRegressor(
+        (16,), selection=False, max_iter=10, batch_size=4096, random_state=0
+    )
+    streamed.fit(X, y)
     print(f"streamed {ROWS} rows: test RMS {rms(streamed):.3f} N")
 
     X, y = X[::40], y[::40]
-    settings = {"hidden_layer_sizes": (16,), "tol": 0, "random_state": 0}
+    settings = {"hidden_layer_sizes": (16,), "selection": False, "tol": 0, "random_state": 0}
     kept = {"checkpoint": folder / "checkpoint", **settings}
     LipschitzRegressor(max_iter=10, **kept).fit(X, y)
     resumed = LipschitzRegressor(max_iter=20, resume=True, **kept).fit(X, y)

@@ -31,6 +31,7 @@ from cli import test_signals
 from exported import handmade
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, cli, load
 from greatcircle._runtime.container import pack, unpack
+from greatcircle.data.saturation import KINDS, Saturation
 from greatcircle.model import as_model
 from greatcircle.network.activations import declare
 from small import ACTIVATION_NAMES, attack_bounds, random_network, rounding
@@ -111,6 +112,8 @@ def _fitted(rng: np.random.Generator) -> tuple[Any, np.ndarray]:
     )
     if kind is LipschitzRegressor:
         model.set_params(loss=str(rng.choice(["squared", "huber"])))
+        kinds = (False, "outputs") if scaling == "paper" else (False, *KINDS)
+        model.set_params(saturation=kinds[rng.integers(len(kinds))])
     model.fit(X, y > np.median(y) if kind is LipschitzClassifier else y)
     return model, X
 
@@ -144,8 +147,10 @@ def certificates(rng: np.random.Generator, folder: Path) -> int:
         same = ("scale", "gain", "digest", "declared", "min_input_norm", "inputs", "holds")
         for name in same:
             assert np.array_equal(getattr(altered, name), getattr(found, name)), (name, altered)
-        assert altered.margin >= found.margin * found.value / altered.value * (1 - 1e-6)
-        if found.box is None and found.inputs is None and found.min_input_norm is None:
+        if found.value > 0:
+            assert altered.margin >= found.margin * found.value / altered.value * (1 - 1e-6)
+        everywhere = found.box is None or (found.box.is_everything and found.box.lower is not None)
+        if everywhere and found.inputs is None and found.min_input_norm is None:
             assert altered.value >= slope * (1 - 1e-9)
     return 30
 
@@ -153,7 +158,12 @@ def certificates(rng: np.random.Generator, folder: Path) -> int:
 def _handmade(rng: np.random.Generator) -> Any:
     sizes = tuple(rng.integers(1, 6, rng.integers(2, 5)).tolist())
     scaling = str(rng.choice(["standard", "max", "paper"]))
-    return handmade(sizes, str(rng.choice(ACTIVATION_NAMES)), scaling, bias=bool(rng.integers(2)))
+    plain = handmade(sizes, str(rng.choice(ACTIVATION_NAMES)), scaling, bias=bool(rng.integers(2)))
+    if rng.random() < 0.5:
+        return plain
+    kind = "outputs" if scaling == "paper" else str(rng.choice(KINDS))
+    X = plain.scaling.shift + plain.scaling.spread * rng.standard_normal((5, sizes[0]))
+    return replace(plain, saturation=Saturation.fit(kind, X, plain.outputs(X)))
 
 
 def _rows(model: Any, rng: np.random.Generator) -> np.ndarray:
@@ -204,7 +214,7 @@ def _altered(value: Any, rng: np.random.Generator) -> Any:
         place = int(rng.integers(len(value)))
         return (*value[:place], _altered(value[place], rng), *value[place + 1 :])
     if isinstance(value, certificate.Box):
-        name = ("low", "high", "shift", "scale")[rng.integers(4)]
+        name = ("low", "high", "shift", "scale", "lower", "upper")[rng.integers(6)]
         return replace(value, **{name: _altered(getattr(value, name), rng)})
     return [(0,), 0.5, "everywhere"][rng.integers(3)]
 

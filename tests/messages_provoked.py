@@ -1,7 +1,7 @@
 """Calls and commands that provoke error messages: one on each line, a `$` begins a command.
 
-`short` stands for hidden_layer_sizes=(3,), max_iter=1, random_state=0; `test_messages.scene` makes
-the other names. `changed` returns a copy with other attributes.
+`short` stands for hidden_layer_sizes=(3,), selection=False, max_iter=1, random_state=0;
+`test_messages.scene` makes the other names. `changed` returns a copy with other attributes.
 """
 
 AREAS = {
@@ -45,7 +45,21 @@ LipschitzRegressor(radius="large").fit(X, y)
 LipschitzRegressor(max_iter=-1).fit(X, y)
 LipschitzRegressor(max_iter=1e3).fit(X, y)
 LipschitzRegressor(max_iter="200").fit(X, y)
-LipschitzRegressor(max_iter=None).fit(X, y)
+LipschitzRegressor(selection="yes").fit(X, y)
+LipschitzRegressor(cv=1).fit(X, y)
+LipschitzRegressor(cv=True).fit(X, y)
+LipschitzRegressor(cv="five").fit(X, y)
+LipschitzRegressor(cv=0.2).fit(X, y)
+LipschitzRegressor(cv=None).fit(X, y)
+LipschitzRegressor(cv=[(range(6), [])]).fit(X, y)
+LipschitzRegressor(cv=[(range(6), [6, 12])]).fit(X, y)
+LipschitzRegressor(cv=[(range(6), [6.0, 7.0])]).fit(X, y)
+LipschitzRegressor(target_gain=0).fit(X, y)
+LipschitzRegressor(target_gain=np.inf).fit(X, y)
+LipschitzRegressor(target_gain="large").fit(X, y)
+LipschitzRegressor(ensemble=0).fit(X, y)
+LipschitzRegressor(ensemble=2.5).fit(X, y)
+LipschitzRegressor(ensemble="all").fit(X, y)
 LipschitzRegressor(tol=-1).fit(X, y)
 LipschitzRegressor(tol="small").fit(X, y)
 LipschitzRegressor(batch_size=0).fit(X, y)
@@ -53,6 +67,13 @@ LipschitzRegressor(batch_size="all").fit(X, y)
 LipschitzRegressor(early_stopping="yes", validation_fraction=2).fit(X, y)
 LipschitzRegressor(validation_fraction="0.1").fit(X, y)
 LipschitzRegressor(n_iter_no_change=0).fit(X, y)
+LipschitzRegressor(saturation="box").fit(X, y)
+LipschitzRegressor(saturation=True).fit(X, y)
+LipschitzRegressor(saturation=None).fit(X, y)
+LipschitzRegressor(saturation="both", scaling="paper").fit(X, y)
+LipschitzRegressor(saturation="inputs", method="ad").fit(X, y)
+LipschitzClassifier(saturation="outputs")
+replace(model.model_, scaling=paper, saturation=Saturation.fit("inputs", X, y[:, None]))
 LipschitzRegressor(callbacks=print).fit(X, y)
 LipschitzRegressor(callbacks=["print"]).fit(X, y)
 LipschitzRegressor(dtype="float16").fit(X, y)
@@ -84,6 +105,7 @@ LipschitzRegressor().fit(X, y, np.ones(5))
 LipschitzRegressor().fit(X, y, -np.ones(12))
 LipschitzRegressor().fit(X, y, np.zeros(12))
 LipschitzRegressor().fit(X, y, labels)
+LipschitzRegressor().fit(X, y, groups=labels[:5])
 LipschitzRegressor(**short, callbacks=[interrupt]).fit(X, y)
 LipschitzRegressor(**short).fit(X, y * 1e200)
 LipschitzRegressor(**short).fit(X * 1e200, y)
@@ -137,6 +159,8 @@ LipschitzRegressor(checkpoint="begun", resume=True).fit(X, y)
 LipschitzRegressor(**short, checkpoint="damaged", resume=True).fit(X, y)
 LipschitzRegressor(**short, checkpoint="of a model", resume=True).fit(X, y)
 LipschitzRegressor(**short, checkpoint="of other layers", resume=True).fit(X, y)
+LipschitzRegressor(3, checkpoint="damaged selection", resume=True).fit(X, y)
+LipschitzRegressor(3, checkpoint="model for selection", resume=True).fit(X, y)
 Batches(iter([(X[:5], y[:5])])).seek(place)
 changed(model, warm_start=True, hidden_layer_sizes=(4,)).fit(X, y)
 """,
@@ -213,11 +237,18 @@ load("tampered/radii.safetensors")
 load("tampered/scaling.safetensors")
 load("tampered/spread.safetensors")
 load("tampered/shift.safetensors")
+load("tampered/range.safetensors")
+load("tampered/half-range.safetensors")
 load("tampered/n_features.safetensors")
 load("tampered/names.safetensors")
 load("tampered/target_names.safetensors")
 load("tampered/two-target-names.safetensors")
 load("tampered/budget.safetensors")
+load("tampered/networks.safetensors")
+load("tampered/candidates.safetensors")
+load("tampered/candidate.safetensors")
+load("tampered/candidate-layers.safetensors")
+load("tampered/candidate-loss.safetensors")
 load("tampered/n_iter.safetensors")
 load("tampered/loss.safetensors")
 load("tampered/single.safetensors")
@@ -470,12 +501,25 @@ $ greatcircle fit flight.csv --targets fz --out occupied
 $ greatcircle fit flight.csv --targets fz --test-fraction 1.5
 $ greatcircle fit flight.csv --targets fz --lipschitz -2
 $ greatcircle fit flight.csv --targets fz --lipschitz 2 --method ad
+$ greatcircle fit flight.csv --targets fz --saturation box
+$ greatcircle fit flight.csv --targets fz --saturation both --method mm
+$ greatcircle fit flight.csv --targets weather --classify --saturation outputs
 $ greatcircle fit flight.csv --targets fz --hidden 4 0
+$ greatcircle fit flight.csv --targets fz --hidden 4 wide
+$ greatcircle fit flight.csv --targets fz --hidden 4 auto
+$ greatcircle fit flight.csv --targets fz --ensemble 0
+$ greatcircle fit flight.csv --targets fz --target-gain 0
+$ greatcircle fit flight.csv --targets fz --target-gain large
+$ greatcircle fit flight.csv --targets fz --cv 1
+$ greatcircle fit flight.csv --targets fz --cv five
+$ greatcircle fit flight.csv --targets fz --cv 5 --no-selection
+$ greatcircle fit flight.csv --targets fz --cv time --method mm
+$ greatcircle fit flight.csv --targets fz --cv 5 --early-stopping
 $ greatcircle fit flight.csv --targets fz --max-iter 0
 $ greatcircle fit flight.csv --targets fz --seed -1
 $ greatcircle fit flight.csv --targets fz --seed 99999999999999
-$ greatcircle fit index.csv --targets fz --hidden 3 --max-iter 1 --quiet
-$ greatcircle fit late.csv --targets kind --classify --split time --hidden 3 --max-iter 1 --quiet
+$ greatcircle fit index.csv --targets fz --hidden 3 --max-iter 1 --no-selection --quiet
+$ greatcircle fit late.csv --targets kind --classify --split time --hidden 3 --no-selection --quiet
 """,
     "greatcircle predict": """
 $ greatcircle predict

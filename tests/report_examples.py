@@ -15,6 +15,7 @@ from greatcircle.figures.tables import (
     Slices,
     bound_bars,
 )
+from greatcircle.model import SelectionRow, SelectionTable
 from greatcircle.report.charts import model as charts
 from greatcircle.report.charts.heatmaps import heatmaps
 from greatcircle.report.charts.learning_curves import learning_curves
@@ -67,6 +68,19 @@ def curves(seeds: int, iterations: int) -> LearningCurves:
     train = (0.15 + 0.35 * np.exp(-5 * t / iterations)) * rng.lognormal(0, 0.05, (seeds, 1))
     angle = np.exp(-3 - 3 * t[1:] / iterations) * rng.lognormal(0, 0.3, (seeds, iterations))
     return LearningCurves("Method 1", train, 1.1 * train, angle, seeds=range(seeds))
+
+
+def candidates(**changes: Any) -> SelectionTable:
+    """Return six candidates of three shapes, the second one chosen; `changes` replaces columns."""
+    rows = [
+        SelectionRow((8, 8), 3.0, 50, 5, 0.5, 0.02, 400.0, 9.0, chosen=False),
+        SelectionRow((8, 8), 30.0, 40, 5, 0.32, 0.016, 300.0, 4.0, chosen=True),
+        SelectionRow((8, 8), 10.0, 50, 5, 0.38, 0.02, 300.0, 6.0, chosen=False),
+        SelectionRow((16, 16), 30.0, 20, 5, 0.32, 0.01, 200.0, 5.0, chosen=False),
+        SelectionRow((16, 16), 90.0, 10, 2, 0.29, 0.05, 100.0, 1.0, chosen=False),
+        SelectionRow((8,), 9.0, 50, 2, np.inf, np.nan, 100.0, np.inf, chosen=False),
+    ]
+    return SelectionTable(SelectionTable.of(rows) | changes)
 
 
 def example_report(seeds: int = 3, iterations: int = 40, **changes: Any) -> report.Report:

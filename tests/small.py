@@ -208,9 +208,10 @@ def attack_bounds(rng, weights, biases, activation, count):
 def rounding(fitted, X):
     """Bound how far outputs can be from those of the same weights and inputs without rounding."""
     model, network = as_model(fitted), as_scaled_network(fitted)
+    X = model.saturation.inputs(X)
     scaled = 2.0**-51 * np.linalg.norm((np.abs(X) + np.abs(network.shift)) * network.scale, axis=1)
     name, x = model.activation.name, model.scaling.inputs(X)
     error = evaluated(model.matrices, model.biases, name, x)[1]
     largest = certificate.frobenius(model.matrices, orientation="in-out").value
-    size = np.linalg.norm(model.outputs(X), axis=1)
+    size = np.linalg.norm(model.unsaturated().outputs(X), axis=1)
     return (error + largest * scaled) * network.gain + 2.0**-51 * size

@@ -77,7 +77,8 @@ def test_every_contender_can_be_found():
 
 def test_unscaled_layers_are_the_model(case):
     """In the units of the data, where a bound of the layers is a bound of the model."""
-    model = LipschitzRegressor((6, 5), max_iter=3, random_state=0, tol=0).fit(case.X, case.y)
+    model = LipschitzRegressor((6, 5), selection=False, max_iter=3, random_state=0, tol=0)
+    model.fit(case.X, case.y)
     layers = unscaled(model.model_.weights, model.model_.scaling)
     error = model.predict(case.test_X) - case.test_y
     expected = np.sqrt(np.mean(np.sum(error**2, axis=1)))

@@ -29,6 +29,7 @@ from greatcircle import activations, cli, losses, storage
 from greatcircle._runtime.container import pack, unpack
 from greatcircle.data.sources import Batches
 from greatcircle.optimise.checkpoint import NAME
+from greatcircle.training import trial_files
 from messages_provoked import AREAS
 
 LIST = Path(__file__).with_name("messages.txt")
@@ -43,6 +44,8 @@ NOT_PROVOKED = {
     "greatcircle.datasets.download:_download_checked": "tests/datasets/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_neural_lander.py",
     "greatcircle.optimise.descent:_follow": "tests/objective/test_scale.py",
+    "greatcircle.training.settings:FitSettings.saturation_for": "needs 100,000 rows; "
+    "tests/estimators/test_saturated_regressor.py",
     "greatcircle._runtime.extras:require": "needs a machine without an extra; "
     "tests/certificate/test_bounds.py",
     "greatcircle.cli:_run": "Ctrl-C; tests/cli/test_signals.py",
@@ -163,6 +166,7 @@ def scene(folder: Path) -> dict[str, Any]:
         "from greatcircle.training import initialisation\n"
         "from greatcircle.network.activations import declare\n"
         "from greatcircle.data import files\n"
+        "from greatcircle.data.saturation import Saturation\n"
         "from greatcircle.datasets import ground_effect, neural_fly, neural_lander\n"
         "from greatcircle.datasets import Table\n"
         "from greatcircle.data.split import split\n"
@@ -176,7 +180,7 @@ def scene(folder: Path) -> dict[str, Any]:
     y = np.abs(X[:, 0]) + X[:, 1]
     names |= {"X": X, "y": y, "labels": np.where(y > np.median(y), "high", "low")}
     names |= {"hole": np.where(np.arange(36).reshape(12, 3) == 7, np.nan, X)}
-    short = {"hidden_layer_sizes": (3,), "max_iter": 1, "random_state": 0}
+    short = {"hidden_layer_sizes": (3,), "selection": False, "max_iter": 1, "random_state": 0}
     names["short"] = short
     model = greatcircle.LipschitzRegressor(**short).fit(X, y)
     classifier = greatcircle.LipschitzClassifier(**short).fit(X, names["labels"])
@@ -344,11 +348,26 @@ TAMPERED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "scaling": ("r", {}, {"scaling": "minmax"}),
     "spread": ("r", {"scaling.spread": np.zeros(3)}, {}),
     "shift": ("r", {"scaling.shift": np.full(3, np.nan)}, {}),
+    "range": ("r", {"saturation.output_lower": np.full(1, 1e9)}, {}),
+    "half-range": ("r", {"saturation.output_lower": None}, {}),
     "n_features": ("r", {}, {"fit": {"n_features_in": 5}}),
     "names": ("r", {}, {"fit": {"feature_names_in": ["z"]}}),
     "target_names": ("r", {}, {"fit": {"target_names": [1]}}),
     "two-target-names": ("r", {}, {"fit": {"target_names": ["fx", "fz"]}}),
     "budget": ("r", {}, {"fit": {"lipschitz": -2.0}}),
+    "networks": ("r", {}, {"fit": {"networks": 2}}),
+    "candidates": ("r", {}, {"selection": "{}"}),
+    "candidate": ("r", {}, {"selection": '{"candidates": [3]}'}),
+    "candidate-layers": (
+        "r",
+        {},
+        {"selection": '{"candidates": [{"hidden_layer_sizes": [2.5]}]}'},
+    ),
+    "candidate-loss": (
+        "r",
+        {},
+        {"selection": '{"candidates": [{"hidden_layer_sizes": [3], "target_gain": "large"}]}'},
+    ),
     "n_iter": ("r", {}, {"fit": {"n_iter": 5}}),
     "loss": ("r", {}, {"fit": {"loss": {"tuple": []}}}),
     "single": ("c", {}, {"estimator": "LipschitzRegressor", "fit": {"single_output": 1}}),
@@ -409,6 +428,12 @@ def write_checkpoints(folder: Path, X: np.ndarray, y: np.ndarray, short: dict[st
     }.items():
         (folder / name).mkdir()
         (folder / name / NAME).write_bytes(data)
+    for name, data in {
+        "damaged selection": whole[:-1] + bytes([whole[-1] ^ 1]),
+        "model for selection": (folder / "model.safetensors").read_bytes(),
+    }.items():
+        (folder / name).mkdir()
+        (folder / name / trial_files.NAME).write_bytes(data)
 
 
 def changed(model: Any, **attributes: Any) -> Any:

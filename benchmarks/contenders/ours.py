@@ -59,7 +59,12 @@ class Measurement:
 def fit(case: Case, watch: Watch, **settings: float) -> None:
     measured = Measurement(watch)
     model = LipschitzRegressor(
-        case.hidden, random_state=case.seed, callbacks=[measured.callback], **settings
+        case.hidden,
+        selection=False,
+        saturation=False,
+        random_state=case.seed,
+        callbacks=[measured.callback],
+        **settings,
     )
     watch.start()
     with (
@@ -72,7 +77,7 @@ def fit(case: Case, watch: Watch, **settings: float) -> None:
 
 
 def auto(case: Case, watch: Watch) -> None:
-    """All defaults."""
+    """One fit with default arguments."""
     fit(case, watch)
 
 

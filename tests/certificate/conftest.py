@@ -23,7 +23,8 @@ def models():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 4)) * [1, 5, 0.1, 2] + [3, 0, 1, 0]
     Y = np.stack([np.abs(X[:, 0] - 3) + X[:, 1], 5 * X[:, 2] * X[:, 3]], axis=1)
-    first = LipschitzRegressor((8, 6), max_iter=5, random_state=0, scaling="standard").fit(X, Y)
+    first = LipschitzRegressor((8, 6), selection=False, max_iter=5, scaling="standard")
+    first.set_params(random_state=0).fit(X, Y)
     fitted = {"standard": first}
     for name in ("max", "paper"):
         weights = first.model_.weights

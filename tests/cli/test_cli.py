@@ -126,7 +126,8 @@ def model(tmp_path):
     """Return the file of a small model."""
     X = np.random.default_rng(0).standard_normal((40, 2))
     path = tmp_path / "model.safetensors"
-    LipschitzRegressor((3,), max_iter=2, random_state=0).fit(X, X[:, 0]).save(path)
+    estimator = LipschitzRegressor((3,), selection=False, max_iter=2, random_state=0)
+    estimator.fit(X, X[:, 0]).save(path)
     return path
 
 

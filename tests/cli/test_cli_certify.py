@@ -16,7 +16,8 @@ TABLE = ground_effect.generate(300)
 def stored(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.safetensors"
     X = pd.DataFrame(TABLE.X, columns=list(TABLE.inputs))
-    model = LipschitzRegressor((6, 5), max_iter=5, random_state=0).fit(X, TABLE.y)
+    model = LipschitzRegressor((6, 5), selection=False, max_iter=5, random_state=0)
+    model.fit(X, TABLE.y)
     model.save(path)
     return model, path
 
@@ -80,7 +81,8 @@ def test_a_missing_file_is_named(tmp_path, capsys):
 
 def test_names_of_inputs_take_precedence_over_numbers(tmp_path, capsys):
     X = pd.DataFrame(TABLE.X[:, :3], columns=["1", "0", "²"])
-    model = LipschitzRegressor((3,), max_iter=2, random_state=0).fit(X, TABLE.y)
+    model = LipschitzRegressor((3,), selection=False, max_iter=2, random_state=0)
+    model.fit(X, TABLE.y)
     model.save(tmp_path / "m.safetensors")
     groups = ["--groups", "named=1", "numbered=2", "strange=²"]
     assert main(["certify", str(tmp_path / "m.safetensors"), *groups, "--json"]) == 0

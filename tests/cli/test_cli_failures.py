@@ -110,7 +110,7 @@ def table(tmp_path_factory):
 
 
 def fit(table, out, *more):
-    options = ["--targets", "fz", "--hidden", "3", "--max-iter", "2", "--quiet"]
+    options = ["--targets", "fz", "--hidden", "3", "--max-iter", "2", "--no-selection", "--quiet"]
     return cli.main(["fit", str(table), *options, "--out", str(out), *more])
 
 

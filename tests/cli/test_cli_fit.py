@@ -1,5 +1,6 @@
 """`greatcircle fit` and `greatcircle predict`: results, mistakes, names and classes."""
 
+import argparse
 import contextlib
 import errno
 import gzip
@@ -14,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from greatcircle import LipschitzRegressor, cli, storage
-from greatcircle.cli import fit, predict
-from greatcircle.data import scaling
+from greatcircle.cli import fit, fit_selection, predict
+from greatcircle.data import saturation, scaling
 from greatcircle.data import split as splits
 from greatcircle.datasets import ground_effect
 from greatcircle.estimators import regressor
@@ -23,7 +24,7 @@ from greatcircle.optimise import iterations, loop
 from greatcircle.training import methods
 
 ROWS = 150
-SHORT = ["--max-iter", "3", "--hidden", "4"]
+SHORT = ["--max-iter", "3", "--hidden", "4", "--no-selection"]
 FIGURES = {"training", "lipschitz", "slices"}
 
 
@@ -131,8 +132,99 @@ def test_time_split_tests_on_the_last_rows(flight, tmp_path, capsys):
     assert metrics["test"]["rms"] > 990
 
 
+@pytest.mark.parametrize("kind", ["none", "outputs", "inputs", "both"])
+def test_what_is_clipped_is_stated_everywhere(kind, csv, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["fit", str(csv), "--targets", "fx", "fz", "--inputs", "z", "vx", *SHORT]
+    assert cli.main([*command, "--saturation", kind, "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    found = json.loads((out / "results.json").read_text("utf-8"))["saturation"]
+    model = storage.load(out / "model.safetensors")
+    page = (out / "report.html").read_text("utf-8")
+    assert found["kind"] == (model.saturation.kind or "none") == kind
+    assert ("clipped   " in printed) == ("are clipped to" in page) == (kind != "none")
+    for names, which, ends in (
+        (["z", "vx"], "inputs", (model.saturation.lower, model.saturation.upper)),
+        (["fx", "fz"], "outputs", (model.saturation.output_lower, model.saturation.output_upper)),
+    ):
+        if kind not in (which, "both"):
+            assert found[which] is None
+            continue
+        assert list(found[which]) == names
+        assert np.array_equal(list(found[which].values()), np.stack(ends, axis=1))
+        for name, (low, high) in found[which].items():
+            assert f"{name} to {low:.4g} … {high:.4g}" in printed.replace("\n", " ")
+
+
+def test_export_without_clipping(fitted, tmp_path, capsys):
+    model = str(fitted / "model.safetensors")
+    for options, clips in (([], True), (["--no-saturation"], False)):
+        path = tmp_path / f"net{clips}.c"
+        assert cli.main(["export", model, "--out", str(path), *options]) == 0
+        assert (", clipped to " in path.read_text()) == clips
+
+
+def test_what_was_chosen_is_stated_everywhere(csv, tmp_path, capsys):
+    out = tmp_path / "out"
+    command = ["fit", str(csv), "--targets", "fz", "--inputs", "z", "vx", "--max-iter", "10"]
+    options = ["--hidden", "3", "--cv", "2", "--ensemble", "2", "--out", str(out)]
+    assert cli.main([*command, *options]) == 0
+    printed, said = capsys.readouterr()
+    results = json.loads((out / "results.json").read_text("utf-8"))
+    selection, model = results["selection"], storage.load(out / "model.safetensors")
+    count = len(selection["candidates"])
+    assert count == len(model.training.selection["chosen"]) > 1
+    assert f"network          2-3-1, chosen among {count} by held-out error (2 folds)" in printed
+    assert "average of 2 such networks, stored as 2-6-1" in printed
+    assert ", the first network\n" in printed
+    assert f"wrote {out / 'selection.pdf'}" in said
+    assert selection["networks"] == results["networks"] == model.networks == 2
+    assert selection["held_out"] == {"kind": "folds", "parts": 2}
+    page = (out / "report.html").read_text("utf-8")
+    assert ">Choice of the network</h2>" in page
+    assert "(the average of 2 networks)" in page
+    bounds = results["lipschitz"]
+    assert bounds["operator_norms"] <= bounds["a_priori"]
+
+
+@pytest.mark.parametrize(
+    ("given", "changed"),
+    [
+        ("", {}),
+        ("--hidden auto", {}),
+        ("--hidden 4 5", {"hidden_layer_sizes": (4, 5)}),
+        ("--split time", {"cv": "time"}),
+        ("--split time --cv 3", {"cv": 3}),
+        ("--cv time", {"cv": "time"}),
+        ("--no-selection --ensemble 3", {"selection": False, "ensemble": 3}),
+        ("--target-gain 2.5", {"target_gain": 2.5}),
+    ],
+)
+def test_options_of_the_selection_are_parameters_of_the_estimator(given, changed):
+    parser = argparse.ArgumentParser()
+    fit.add_arguments(parser)
+    options = parser.parse_args(["data.csv", "--targets", "y", *given.split()])
+    fit_selection.check(options)
+    found = fit_selection.parameters(options)
+    default = LipschitzRegressor().get_params()
+    assert found == {name: default[name] for name in found} | changed
+    assert options.max_iter is None
+    assert fit_selection.chooses(options) == ("--no-selection" not in given)
+
+
+def test_too_few_rows_for_a_choice_are_stated(flight, tmp_path, capsys):
+    flight[:8].write_csv(tmp_path / "few.csv")
+    command = ["fit", str(tmp_path / "few.csv"), "--targets", "fz", "--quiet", "--max-iter", "2"]
+    assert cli.main([*command, "--hidden", "3", "--out", str(tmp_path / "o")]) == 0
+    printed = capsys.readouterr().out
+    assert "-3-1, not chosen by held-out error: too few rows" in printed
+    assert json.loads((tmp_path / "o/results.json").read_text("utf-8"))["selection"] is None
+    assert not (tmp_path / "o/selection.png").exists()
+
+
 def test_choices_are_those_of_the_library():
     """The choices are repeated in `fit`, so that `fit --help` does not import JAX."""
+    assert {"auto", "none", *saturation.KINDS} == set(fit.SATURATIONS)
     assert tuple(methods.METHODS) == fit.METHODS
     assert scaling.SCALINGS == fit.SCALINGS
     assert ("auto", *regressor.LOSSES) == fit.LOSSES
@@ -185,6 +277,14 @@ def wrong(flight, tmp_path):
         ("good.csv --targets fx --lipschitz -2", "--lipschitz is -2; expected a positive number"),
         ("good.csv --targets fx --lipschitz 2 --method ad", "use --scaling standard"),
         ("good.csv --targets fx --hidden 4 0", "--hidden is 0"),
+        ("good.csv --targets fx --hidden 4 auto", "--hidden is 4 auto; expected the units of each"),
+        ("good.csv --targets fx --target-gain 0", "--target-gain is 0; expected a positive number"),
+        ("good.csv --targets fx --target-gain nan", "--target-gain is nan"),
+        ("good.csv --targets fx --ensemble 0", "--ensemble is 0"),
+        ("good.csv --targets fx --cv 1", "--cv is 1; expected a whole number of at least 2"),
+        ("good.csv --targets fx --cv 5 --no-selection", "--cv is 5 with --no-selection, which"),
+        ("good.csv --targets fx --cv time --method ad", "--cv is time with --method ad, which"),
+        ("good.csv --targets fx --cv 5 --early-stopping", "omit one of them"),
         ("good.csv --targets fx --max-iter 0", "--max-iter is 0"),
         ("good.csv --targets fx --seed -1", "--seed is -1"),
         ("good.csv --targets fx --seed 4294967296", "a whole number from 0 to 4294967295"),
@@ -209,7 +309,13 @@ def test_mistakes_are_named(wrong, monkeypatch, capsys, arguments, message):
     assert not (wrong / "runs").exists() or not list((wrong / "runs").glob("*/*"))
 
 
-@pytest.mark.parametrize("option", ["hidden", "max-iter", "seed", "lipschitz", "test-fraction"])
+OPTIONS_WITH_NUMBERS = (
+    *("hidden", "max-iter", "seed", "lipschitz", "test-fraction"),
+    *("cv", "target-gain", "ensemble"),
+)
+
+
+@pytest.mark.parametrize("option", OPTIONS_WITH_NUMBERS)
 @pytest.mark.parametrize("value", ["²", "1,5", "", "x", "0x10"])
 def test_options_that_are_not_numbers_are_rejected_by_the_parser(option, value, capsys):
     with pytest.raises(SystemExit, match="2"):
@@ -399,9 +505,8 @@ def test_row_numbers_are_inputs_if_they_are_named(flight, tmp_path, capsys):
 
 def test_a_model_without_names_takes_named_columns_in_order(flight, tmp_path, capsys):
     inputs = flight.select("z", "vx")
-    model = LipschitzRegressor((3,), max_iter=1, random_state=0).fit(
-        inputs.to_numpy(), flight["fz"]
-    )
+    model = LipschitzRegressor((3,), selection=False, max_iter=1, random_state=0)
+    model.fit(inputs.to_numpy(), flight["fz"])
     model.save(tmp_path / "m.safetensors")
     saved_by_pandas(inputs, tmp_path / "new.csv")
     command = ["predict", str(tmp_path / "m.safetensors"), str(tmp_path / "new.csv"), "--json"]

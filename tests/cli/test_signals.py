@@ -202,6 +202,31 @@ def test_a_signal_during_training_keeps_what_was_learnt(table, tmp_path, number)
     assert training["reason"] == f"interrupted by {signal.Signals(number).name}"
 
 
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_during_the_choice_keeps_the_best_candidate(table, tmp_path, number):
+    terminal = Terminal(["fit", str(table), "--targets", "fz", "--out", str(tmp_path)])
+    terminal.read_until("64-64-64")  # whose compilation takes longer than a refresh of the bar
+    terminal.process.send_signal(number)
+    terminal.read_until("never shown")
+    assert terminal.process.wait(10) == CODES[number]
+    assert "interrupted: the best candidate so far is written" in terminal.shown
+    training = check_complete(tmp_path)
+    assert training["outcome"] == "interrupted"
+    selection = json.loads((tmp_path / "results.json").read_text("utf-8"))["selection"]
+    assert sum(candidate["chosen"] for candidate in selection["candidates"]) == 1
+    assert selection["networks"] == 1
+
+
+def test_a_signal_before_the_first_candidate_leaves_nothing(table, tmp_path):
+    terminal = Terminal(["fit", str(table), "--targets", "fz", "--out", str(tmp_path)])
+    terminal.read_until("candidate 1")
+    terminal.process.send_signal(SIGINT)
+    terminal.read_until("never shown")
+    assert terminal.process.wait(10) == 130
+    assert "Traceback" not in terminal.shown
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_second_signal_during_training_quits_at_once(table, tmp_path):
     terminal = Terminal([*fit(table, FOREVER), "--out", str(tmp_path)])
     terminal.read_until("loss")

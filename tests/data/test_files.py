@@ -334,7 +334,7 @@ def test_a_table_of_labels(tmp_path: Path) -> None:
     assert table.labels.tolist() == ["up", "down"]
     assert all(table.columns[name].dtype == np.float64 for name in table.inputs)
     X, y = table.frames()
-    model = LipschitzClassifier((3,), max_iter=2, random_state=0).fit(X, y)
+    model = LipschitzClassifier((3,), selection=False, max_iter=2, random_state=0).fit(X, y)
     assert model.classes_.tolist() == ["down", "up"]
     assert model.model_.feature_names == table.inputs
     assert model.model_.target_names == ("label",)
@@ -367,7 +367,8 @@ def test_a_model_predicts_for_a_file_as_for_its_table(tmp_path: Path) -> None:
     for name, column in table.columns.items():
         np.testing.assert_array_equal(column, flight.columns[name])
     assert table.ignored == ("t",)
-    model = LipschitzRegressor((3,), max_iter=2, random_state=0).fit(*table.frames()).model_
+    estimator = LipschitzRegressor((3,), selection=False, max_iter=2, random_state=0)
+    model = estimator.fit(*table.frames()).model_
     assert (model.feature_names, model.target_names) == (table.inputs, table.targets)
     rows = read_inputs(path, model.feature_names, model.sizes[0])
     np.testing.assert_array_equal(model.predict(rows), model.predict(table.X))

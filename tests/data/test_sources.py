@@ -26,7 +26,7 @@ TABLE, REST = rows(slice(6000)), rows(slice(6000, None))
 
 
 def model(**changes):
-    settings = {"hidden_layer_sizes": (6,), "max_iter": 30, "random_state": 0}
+    settings = {"hidden_layer_sizes": (6,), "selection": False, "max_iter": 30, "random_state": 0}
     return LipschitzRegressor(**{**settings, **changes})
 
 

@@ -52,7 +52,7 @@ def test_frames_have_the_names_of_inputs_and_targets() -> None:
     X, y = Table(COLUMNS, ("b", "a"), ("y", "group")).frames()
     assert (X.columns, y.columns) == (["b", "a"], ["y", "group"])
     np.testing.assert_array_equal(X.to_numpy(), np.stack([COLUMNS["b"], COLUMNS["a"]], axis=1))
-    model = LipschitzRegressor((2,), max_iter=1, random_state=0).fit(X, y)
+    model = LipschitzRegressor((2,), selection=False, max_iter=1, random_state=0).fit(X, y)
     assert model.model_.feature_names == ("b", "a")
     assert model.model_.target_names == ("y", "group")
     assert model.predict(X).shape == (6, 2)
@@ -64,7 +64,7 @@ def test_frames_of_some_rows(rows: slice | np.ndarray) -> None:
     np.testing.assert_array_equal(X["a"], COLUMNS["a"][rows])
     assert isinstance(y, pl.Series)
     np.testing.assert_array_equal(y, COLUMNS["y"][rows])
-    model = LipschitzRegressor((2,), max_iter=1, random_state=0).fit(X, y)
+    model = LipschitzRegressor((2,), selection=False, max_iter=1, random_state=0).fit(X, y)
     assert model.model_.target_names == ("y",)
     assert model.predict(X).shape == (3,)
 
@@ -74,7 +74,9 @@ def test_labels_keep_their_type(name: str) -> None:
     table = Table(COLUMNS, ("a", "b"), (name,))
     assert table.labels.dtype == COLUMNS[name].dtype
     np.testing.assert_array_equal(table.labels, COLUMNS[name])
-    model = LipschitzClassifier((2,), max_iter=1, random_state=0).fit(*table.frames())
+    model = LipschitzClassifier((2,), selection=False, max_iter=1, random_state=0).fit(
+        *table.frames()
+    )
     np.testing.assert_array_equal(model.classes_, np.unique(COLUMNS[name]), strict=True)
     assert model.model_.target_names == (name,)
 

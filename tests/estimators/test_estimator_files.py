@@ -34,7 +34,7 @@ from greatcircle.training.methods import DIRECTIONS, STEPS
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(40, 4))
 Y = np.stack([np.abs(X[:, 0]), X[:, 1] * X[:, 2]], axis=1)
-TINY = {"hidden_layer_sizes": (3,), "max_iter": 2, "random_state": 0}
+TINY = {"hidden_layer_sizes": (3,), "selection": False, "max_iter": 2, "random_state": 0}
 
 
 def regressor(y=Y, **changes):

@@ -20,7 +20,8 @@ TWO = (10, 8)  # where any widths will do, the same ones: most of a test is comp
 
 
 def model(**changes):
-    return LipschitzRegressor(**{"max_iter": 15, "random_state": 0, **changes})
+    """Return an estimator of a single fit: the selection has tests of its own."""
+    return LipschitzRegressor(**{"selection": False, "max_iter": 15, "random_state": 0, **changes})
 
 
 @pytest.mark.parametrize(("method", "score"), [("auto", 0.1), ("ad", -1.0), ("mm", -5)])
@@ -498,7 +499,8 @@ def test_a_grid_search_over_a_pipeline():
 @pytest.mark.parametrize("scaling", ["standard", "max", "paper"])
 def test_data_beyond_the_range_are_named_before_training(scaling):
     rng = np.random.default_rng(0)
-    X, model = rng.standard_normal((40, 3)), LipschitzRegressor((3,), max_iter=2, scaling=scaling)
+    X = rng.standard_normal((40, 3))
+    model = LipschitzRegressor((3,), selection=False, max_iter=2, scaling=scaling)
     y = X @ [1.0, 2.0, -1.0]
     for power in (-165, -101, 101, 165):
         for name, a, b in (("X", 10.0**power, 1.0), ("y", 1.0, 10.0**power)):
@@ -516,8 +518,8 @@ def test_rounding_never_looks_like_a_steeper_slope():
     rng = np.random.default_rng(0)
     X = 1e8 + rng.standard_normal((100, 2))
     for scaling in ("max", "standard"):
-        model = LipschitzRegressor((5,), scaling=scaling, dtype="float32", max_iter=5)
-        model.set_params(random_state=0).fit(X, X[:, 0] - 1e8)
+        model = LipschitzRegressor((5,), selection=False, scaling=scaling, max_iter=5)
+        model.set_params(dtype="float32", random_state=0).fit(X, X[:, 0] - 1e8)
         f = model.predict(X)
         run = np.linalg.norm(X[:, None] - X[None], axis=2) + np.eye(100)
         assert np.max(np.abs(f[:, None] - f) / run) <= model.certificate_.value
@@ -527,6 +529,6 @@ def test_weights_of_any_size():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 2))
     for size in (1e-300, 1.0, 1e307):
-        model = LipschitzRegressor((3,), max_iter=2, random_state=0)
+        model = LipschitzRegressor((3,), selection=False, max_iter=2, random_state=0)
         model.fit(X, X[:, 0], sample_weight=rng.uniform(0.5, 1, 30) * size)
         assert np.all(np.isfinite(model.predict(X)))

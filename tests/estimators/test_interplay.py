@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((90, 3))
 Y = np.sin(2 * X[:, 0]) + X[:, 1]
 LABELS = np.where(Y > 0, "up", "down")
-QUICK = {"hidden_layer_sizes": (4,), "max_iter": 2, "random_state": 0}
+QUICK = {"hidden_layer_sizes": (4,), "selection": False, "max_iter": 2, "random_state": 0}
 
 
 def verified(model):
@@ -43,7 +43,8 @@ def test_a_grid_over_everything_that_a_user_would_try():
         {"hidden_layer_sizes": [(3,)], "lipschitz": [None, 0.5]},
         {"loss": [Huber(0.1)], "activation": [declare(soft, (0.0, 0.5))]},
     ]
-    search = GridSearchCV(LipschitzRegressor(max_iter=2, random_state=0), grid, cv=2, n_jobs=2)
+    model = LipschitzRegressor(selection=False, max_iter=2, random_state=0)
+    search = GridSearchCV(model, grid, cv=2, n_jobs=2)
     best = search.fit(X, Y).best_estimator_
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
     assert verified(best)
@@ -115,7 +116,8 @@ def test_a_process_forked_after_the_import_can_fit():
         "if pid:\n"
         "    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
         "X = np.random.default_rng(0).standard_normal((30, 2))\n"
-        "model = LipschitzRegressor((3,), max_iter=2, random_state=0).fit(X, X[:, 0])\n"
+        "model = LipschitzRegressor((3,), selection=False, max_iter=2, random_state=0)\n"
+        "model.fit(X, X[:, 0])\n"
         "assert model.certificate_.value > 0\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -195,7 +195,8 @@ def test_literals_read_back_exactly(value):
 
 def test_model_and_command_write_the_same(tmp_path, capsys):
     table = ground_effect.generate(60)
-    model = LipschitzRegressor((4,), max_iter=2, random_state=0).fit(table.X, table.y)
+    model = LipschitzRegressor((4,), selection=False, max_iter=2, random_state=0)
+    model.fit(table.X, table.y)
     model.save(tmp_path / "model.safetensors")
     path = tmp_path / "model.safetensors"
     assert cli.main(["export", str(path), "--to", "c", "--dtype", "float32", "--json"]) == 0
@@ -226,7 +227,8 @@ def test_model_and_command_write_the_same(tmp_path, capsys):
 def test_the_command_says_what_is_wrong(arguments, words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     table = ground_effect.generate(60)
-    model = LipschitzRegressor((4,), max_iter=1, random_state=0).fit(table.X, table.y)
+    model = LipschitzRegressor((4,), selection=False, max_iter=1, random_state=0)
+    model.fit(table.X, table.y)
     model.save(tmp_path / "model.safetensors")
     assert cli.main(["export", "model.safetensors", *arguments]) == 2
     assert words in capsys.readouterr().err

@@ -329,7 +329,7 @@ def test_it_builds_for_a_microcontroller(tmp_path, capsys):
 def test_a_classifier_exports_logits(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 2))
-    model = LipschitzClassifier((5,), max_iter=3, random_state=0)
+    model = LipschitzClassifier((5,), selection=False, max_iter=3, random_state=0)
     model.fit(X, np.array(["a", "b", "c"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 0.5)])
     export(model, tmp_path / "net.c")
     c = C(tmp_path / "net.c")

@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from greatcircle.figures import model
+from greatcircle.figures.candidates import CandidateErrors
 from greatcircle.figures.files import encode, save
 from greatcircle.figures.heatmaps import heatmaps
 from greatcircle.figures.learning_curves import learning_curves
+from greatcircle.figures.selection import selection
 from greatcircle.figures.tables import Confusion, GridComparison
-from report_examples import curves
+from report_examples import candidates, curves
 
 
 def test_learning_curves_show_means_and_bands():
@@ -38,6 +40,24 @@ def test_a_grid_without_results_and_a_constant_network_are_drawn():
     assert encode(figure)[".png"].startswith(b"\x89PNG")
     texts = [text.get_text() for text in model.bars([], "unit").axes[0].texts]
     assert texts == ["The network is constant: every bound is 0."]
+
+
+@pytest.mark.parametrize("gains", [None, np.full(6, np.nan), np.logspace(0, 0.1, 6)])
+def test_the_selection_is_drawn_with_error_bars_and_a_ring(gains):
+    table = candidates() if gains is None else candidates(target_gain=gains)
+    errors = CandidateErrors.of(table, "held-out loss [unit]", squared=False)
+    figure = selection(errors)
+    axes = figure.axes[0]
+    assert axes.get_ylabel() == "held-out loss [unit]"
+    assert axes.get_xscale() == ("log" if errors.by_gain else "linear")
+    assert len(axes.containers) == 3  # 8-8, 16-16, and 16-16 on fewer parts
+    hollow = axes.containers[2][0]
+    assert hollow.get_markerfacecolor() == "none"
+    assert hollow.get_linestyle() == "None"
+    ring = axes.get_lines()[-1]
+    np.testing.assert_array_equal(np.asarray(ring.get_ydata()), [0.32])
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["8-8", "16-16", "chosen"]
+    assert encode(figure)[".png"].startswith(b"\x89PNG")
 
 
 def test_names_with_dollars_are_no_formula(tmp_path):

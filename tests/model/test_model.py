@@ -303,10 +303,10 @@ def test_a_model_is_frozen():
 def test_as_model_takes_models_and_fitted_estimators():
     model = model_of()
     assert as_model(model) is model
-    regressor = LipschitzRegressor((3,), max_iter=1).fit(X, Y)
+    regressor = LipschitzRegressor((3,), selection=False, max_iter=1).fit(X, Y)
     assert as_model(regressor) is regressor.model_
     np.testing.assert_array_equal(as_model(regressor).predict(X), regressor.predict(X))
-    classifier = LipschitzClassifier((3,), max_iter=1).fit(X, Y[:, 0] > 7)
+    classifier = LipschitzClassifier((3,), selection=False, max_iter=1).fit(X, Y[:, 0] > 7)
     np.testing.assert_array_equal(as_model(classifier).predict(X), classifier.predict(X))
     np.testing.assert_array_equal(
         as_model(classifier).predict_proba(X), classifier.predict_proba(X)

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from greatcircle.figures.candidates import CandidateErrors
 from greatcircle.figures.tables import GridComparison
 from greatcircle.report.charts.heatmaps import heatmaps
 from greatcircle.report.charts.learning_curves import learning_curves
-from report_examples import curves, model_page
+from greatcircle.report.charts.selection import selection
+from report_examples import candidates, curves, model_page
 
 
 def shown(figure: Any, choice: int) -> list[Any]:
@@ -93,3 +95,27 @@ def test_menus_of_panels_show_one_view_at_a_time() -> None:
         visible = np.array([button.args[0]["visible"] for button in buttons])
         assert np.all(visible.sum(axis=0) == 1)
         assert [t.visible for t in figure.data] == visible[0].tolist()
+
+
+def test_the_selection_has_error_bars_a_ring_and_hollow_markers() -> None:
+    errors = CandidateErrors.of(candidates(), "held-out loss [unit]", squared=False)
+    figure: Any = selection(errors)
+    narrow, wide, fewer, ring = figure.data
+    first = np.array([True, False])
+    for trace, series in ((narrow, errors.series[0]), (wide, errors.series[1].where(first))):
+        assert trace.mode == "lines+markers"
+        np.testing.assert_array_equal(trace.x, series.gain)
+        np.testing.assert_array_equal(trace.y, series.error)
+        np.testing.assert_array_equal(trace.error_y.array, series.standard_error)
+    assert (fewer.mode, fewer.marker.symbol) == ("markers", f"{wide.marker.symbol}-open")
+    assert (fewer.legendgroup, fewer.showlegend) == (wide.name, False)
+    assert (list(ring.x), list(ring.y), ring.name) == ([30], [0.32], "chosen")
+    assert figure.layout.xaxis.type == "log"
+    assert figure.layout.yaxis.title.text == "held-out loss [unit]"
+
+
+def test_without_target_gains_the_shapes_are_on_the_horizontal_axis() -> None:
+    table = candidates(target_gain=np.full(6, np.nan))
+    figure: Any = selection(CandidateErrors.of(table, "loss [unit]", squared=False))
+    assert [set(trace.x) for trace in figure.data] == [{"8-8"}, {"16-16"}, {"16-16"}, {"8-8"}]
+    assert figure.layout.xaxis.title.text == "units of the hidden layers"

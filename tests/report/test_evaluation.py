@@ -24,7 +24,7 @@ def with_targets(model: Model, targets) -> Model:
 def regression(**parameters) -> tuple[Evaluation, LipschitzRegressor, np.ndarray]:
     table = ground_effect.generate(ROWS)
     train, test = split(ROWS)
-    estimator = LipschitzRegressor((4,), max_iter=3, random_state=0, **parameters)
+    estimator = LipschitzRegressor((4,), selection=False, max_iter=3, random_state=0, **parameters)
     estimator.fit(table.X[train], table.y[train])
     model = with_targets(estimator.model_, table.targets)
     return evaluate(model, table.X, table.y, train, test), estimator, table.X
@@ -106,7 +106,8 @@ def test_learning_curves_start_before_the_first_iteration():
 
 def test_a_constant_target_has_no_r2():
     inputs, measured = np.arange(20.0)[:, None], np.ones((20, 1))
-    estimator = LipschitzRegressor((2,), max_iter=1, random_state=0).fit(inputs, measured[:, 0])
+    estimator = LipschitzRegressor((2,), selection=False, max_iter=1, random_state=0)
+    estimator.fit(inputs, measured[:, 0])
     rows = np.arange(20)
     model = with_targets(estimator.model_, ["y"])
     metrics = evaluate(model, inputs, measured, rows[:15], rows[15:]).metrics()
@@ -126,7 +127,7 @@ def test_classes():
     inputs = rng.standard_normal((90, 2))
     labels = np.where(inputs[:, 0] > 0.4, "high", "low")
     train, test = split(90, strata=labels)
-    estimator = LipschitzClassifier((3,), max_iter=3, random_state=0)
+    estimator = LipschitzClassifier((3,), selection=False, max_iter=3, random_state=0)
     estimator.fit(inputs[train], labels[train])
     evaluation = evaluate(with_targets(estimator.model_, ["level"]), inputs, labels, train, test)
     metrics = evaluation.metrics()["test"]

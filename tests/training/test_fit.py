@@ -39,8 +39,8 @@ def trained(data=DATA, iterations=8, *, loss=SQUARED, seed=0, changes=None, **op
 
 
 def loss_of(model, rows=DATA.rows):
-    """Return ½‖f − y‖², the mean over the rows, in the units of the targets."""
-    errors = model.outputs(rows.inputs) - rows.targets
+    """Return ½‖f − y‖² before clipping, the mean over the rows, in the units of the targets."""
+    errors = model.unsaturated().outputs(rows.inputs) - rows.targets
     return float(np.mean(np.sum(errors**2, axis=1))) / 2
 
 
@@ -95,7 +95,7 @@ def test_the_history_is_in_the_units_of_the_data(scaling):
 def test_losses_other_than_the_squared_one_see_the_targets_themselves():
     model = trained(loss=losses.Huber(2.0))
     assert model.scaling.factor == 1.0
-    errors = np.abs(model.outputs(X) - Y)
+    errors = np.abs(model.unsaturated().outputs(X) - Y)
     huber = np.where(errors <= 2, errors**2 / 2, 2 * (errors - 1))
     assert model.training.loss == pytest.approx(float(np.mean(huber.sum(axis=1))), rel=1e-9)
 
@@ -103,7 +103,7 @@ def test_losses_other_than_the_squared_one_see_the_targets_themselves():
 def test_weighted_rows_have_the_weighted_loss():
     weight = RNG.uniform(0, 2, len(X))
     model = trained(FitData(Rows(X, Y, weight)))
-    errors = np.sum((model.outputs(X) - Y) ** 2, axis=1)
+    errors = np.sum((model.unsaturated().outputs(X) - Y) ** 2, axis=1)
     expected = float(np.average(errors, weights=weight)) / 2
     assert model.training.loss == pytest.approx(expected, rel=1e-9)
 

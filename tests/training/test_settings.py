@@ -18,7 +18,13 @@ from greatcircle.training.methods import (
     lookup,
     method_of,
 )
-from greatcircle.training.settings import FLOAT64_ROWS, MAY_CHANGE, fit_settings
+from greatcircle.training.search import Candidate
+from greatcircle.training.settings import (
+    FLOAT64_ROWS,
+    FLOAT64_ROWS_SELECTED,
+    MAY_CHANGE,
+    fit_settings,
+)
 from small import unless_types_are_checked
 
 
@@ -28,19 +34,30 @@ def settings(**changes):
     return fit_settings(SimpleNamespace(**parameters), (8, 4))
 
 
-def test_the_defaults():
-    found = settings()
+@pytest.mark.parametrize(("selection", "iterations"), [(True, 1000), (False, 200)])
+def test_the_defaults(selection, iterations):
+    found = settings(selection=selection)
     assert found.direction is None  # `directions.automatic` chooses
     assert found.step == steps.Curvature()
     assert found.initialisation == INITIALISATIONS["auto"]
     assert found.scaling == "standard"
-    assert found.stop == MaxIter(200) | DecreaseBelow(2e-3)
+    assert found.max_iter == iterations
+    assert found.stop == MaxIter(iterations) | DecreaseBelow(2e-3)
+    assert found.stop_after(7) == MaxIter(7) | DecreaseBelow(1e-4)
     assert found.hidden_layer_sizes == (8, 4)
     assert found.activation is activations.get("relu")
     assert (found.budget, found.budget_iterations, found.batch_size) == (None, 60, None)
     assert found.starts_with_chunk
     assert (found.dtype, found.validation_fraction, found.patience) == ("auto", None, 10)
     assert found.callbacks == ()
+    assert found.selects is selection
+    assert (found.chooses_sizes, found.chooses_gain) == (True, True)
+    assert (found.cv, found.ensemble, found.saturation) == ("auto", None, "auto")
+
+
+def test_the_default_is_to_select():
+    for kind in (LipschitzRegressor, LipschitzClassifier):
+        assert kind().selection is True
 
 
 @pytest.mark.parametrize(("method", "step"), [("ad", steps.Curvature()), ("mm", steps.Majorant())])
@@ -51,6 +68,32 @@ def test_the_papers_methods(method, step):
     assert found.scaling == "paper"
     assert found.stop == MaxIter(200) | DecreaseBelow(0.0)
     assert not found.starts_with_chunk
+
+
+@pytest.mark.parametrize("method", ["ad", "mm", ("auto", "curvature"), ("steepest", "curvature")])
+def test_only_the_automatic_method_selects(method):
+    found = settings(method=method, selection=True)
+    assert not found.selects
+    assert found.max_iter == 200
+
+
+def test_what_is_given_is_not_chosen():
+    assert not settings(hidden_layer_sizes=(5,)).chooses_sizes
+    for given in ({"target_gain": 2.5}, {"lipschitz": 1.0}, {"radius": 1.0}):
+        found = settings(**given)
+        assert (found.selects, found.chooses_sizes, found.chooses_gain) == (True, True, False)
+    found = settings(target_gain=np.float32(2.5), ensemble=np.int64(3), max_iter=7, tol=0.1)
+    assert found.initialisation == INITIALISATIONS["auto"]._replace(target_gain=2.5)
+    assert (found.ensemble, found.max_iter) == (3, 7)
+    assert found.stop_after(5) == MaxIter(5) | DecreaseBelow(0.1)
+
+
+def test_the_settings_of_a_candidate():
+    found = settings(radius=2.0).with_candidate(Candidate((3, 2), 4.0))
+    assert found.hidden_layer_sizes == (3, 2)
+    expected = INITIALISATIONS["auto"]._replace(radius=2.0, target_gain=4.0)
+    assert found.initialisation == expected
+    assert found.step == settings().step
 
 
 def test_parameters_replace_what_the_method_says():
@@ -91,10 +134,13 @@ def test_hidden_layer_sizes(sizes, expected):
     assert settings(hidden_layer_sizes=sizes).hidden_layer_sizes == expected
 
 
-def test_precision_follows_the_number_of_rows():
-    automatic = settings()
-    assert automatic.dtype_for(FLOAT64_ROWS) == np.float64
-    assert automatic.dtype_for(FLOAT64_ROWS + 1) == np.float32
+@pytest.mark.parametrize(
+    ("selection", "most"), [(True, FLOAT64_ROWS_SELECTED), (False, FLOAT64_ROWS)]
+)
+def test_precision_follows_the_number_of_rows(selection, most):
+    automatic = settings(selection=selection)
+    assert automatic.dtype_for(most) == np.float64
+    assert automatic.dtype_for(most + 1) == np.float32
     for dtype in ("float32", np.float32, np.dtype("float32")):
         assert settings(dtype=dtype).dtype_for(1) == np.float32
     assert settings(dtype="float64").dtype_for(10**9) == np.float64
@@ -137,6 +183,19 @@ def test_settings_are_frozen():
             ({"lipschitz": wrong}, "expected a positive number, or None")
             for wrong in (0, -1.0, np.inf, np.nan, "1")
         ),
+        *(
+            ({"selection": wrong}, "expected True or False")
+            for wrong in (0, 1, None, "auto", "yes")
+        ),
+        *(
+            ({"target_gain": wrong}, "expected a positive number, or 'auto'")
+            for wrong in (0, -1.0, np.inf, np.nan, "1", None)
+        ),
+        *(
+            ({"ensemble": wrong}, "expected a whole number of at least 1, or 'auto'")
+            for wrong in (0, -2, 2.5, True, None, "all")
+        ),
+        *(({"cv": wrong}, "expected 'auto', 'time'") for wrong in (1, 0, True, 2.5, None, "five")),
         ({"max_iter": -1}, "expected a non-negative whole number"),
         ({"dtype": "float16"}, "expected 'auto', 'float32' or 'float64'"),
         ({"dtype": None}, "expected 'auto', 'float32' or 'float64'"),
@@ -161,8 +220,8 @@ def test_a_budget_needs_a_global_bound(paper):
 
 
 def test_parameters_that_may_change_are_parameters():
-    for kind in (LipschitzRegressor, LipschitzClassifier):
-        assert set(MAY_CHANGE) <= set(kind().get_params())
+    assert set(MAY_CHANGE) <= set(LipschitzRegressor().get_params())
+    assert set(MAY_CHANGE) - {"saturation"} <= set(LipschitzClassifier().get_params())
 
 
 # Methods

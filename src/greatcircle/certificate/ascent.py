@@ -5,6 +5,9 @@ network is constant between kinks and gives no gradient to follow. The quotient
 ‖f(x + v) − f(x − v)‖ / 2‖v‖ does, because pairs straddle kinks. It is maximised over x by gradient
 steps and over v by the power method, from many starts at once, while ‖v‖ shrinks. The result is the
 largest Jacobian norm at the end points and at the starts.
+
+If the network clips its inputs, every point is moved to the nearest one inside the box, which has
+the derivatives of the points beside it. Outputs that are clipped have no derivatives.
 """
 
 from collections.abc import Sequence
@@ -17,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from greatcircle._runtime.threads import one_thread
 from greatcircle.certificate.scaled_network import ScaledNetwork, as_scaled_network
+from greatcircle.data.saturation import Saturation
 from greatcircle.network.activations.builtin import Activation
 
 __all__ = ["Lower", "lower"]
@@ -130,6 +134,8 @@ class _Linearisation:
     """x/‖x‖ of each row, for a network that normalises its inputs."""
     slopes: list[np.ndarray]
     outputs: np.ndarray
+    moves: np.ndarray | float
+    """One for outputs that are not clipped, zero for the others."""
     away_from_kinks: np.ndarray
 
 
@@ -153,9 +159,23 @@ class _Function:
         weights[-1], biases[-1] = weights[-1] * gain, biases[-1] * gain
         return list(zip(weights, biases, strict=True))
 
+    @cached_property
+    def clipping(self) -> Saturation:
+        """Intervals of the scaled inputs, and of the outputs without their shift."""
+        network, given = self.network, self.network.saturation
+        lower = upper = output_lower = output_upper = None
+        if given.lower is not None and given.upper is not None:
+            ends = [(end - network.shift) * network.scale for end in (given.lower, given.upper)]
+            lower, upper = np.sort(ends, axis=0)
+        if given.output_lower is not None and given.output_upper is not None:
+            output_lower = given.output_lower - network.output_shift
+            output_upper = given.output_upper - network.output_shift
+        return Saturation(lower, upper, output_lower, output_upper)
+
     def linearise(self, y: np.ndarray, kinks: bool = False) -> _Linearisation:
         """Evaluate the network and its slopes; with `kinks`, tell which rows are away from them."""
         activation, slopes = self.network.activation, []
+        y = self.clipping.inputs(y)
         h = directions = _unit(y) if self.network.normalises_inputs else y
         clear = np.ones(len(y), bool)
         with np.errstate(all="ignore"):
@@ -170,18 +190,28 @@ class _Function:
                 slopes.append(np.asarray(activation.derivative(z, h, np)))
         w, b = self.layers[-1]
         known = directions if self.network.normalises_inputs else None
-        return _Linearisation(known, slopes, h @ w + b, clear)
+        outputs = h @ w + b
+        return _Linearisation(
+            known, slopes, self.clipping.outputs(outputs), self._moving(outputs), clear
+        )
+
+    def _moving(self, outputs: np.ndarray) -> np.ndarray | float:
+        """Return 0 for outputs at the ends of their ranges or outside, and 1 inside."""
+        lower, upper = self.clipping.output_lower, self.clipping.output_upper
+        if lower is None or upper is None:
+            return 1.0
+        return np.where((outputs > lower) & (outputs < upper), 1.0, 0.0)
 
     def jvp(self, at: _Linearisation, v: np.ndarray) -> np.ndarray:
         """Return J v for each row; leading axes of v are further vectors for the same row."""
         h = _tangent(at, v * self.scale)
         for (w, _), slope in zip(self.layers[:-1], at.slopes, strict=True):
             h = (h @ w) * slope
-        return h @ self.layers[-1][0]
+        return (h @ self.layers[-1][0]) * at.moves
 
     def vjp(self, at: _Linearisation, u: np.ndarray) -> np.ndarray:
         """Return Jᵀ u for each row; leading axes of u are further vectors for the same row."""
-        h = u @ self.layers[-1][0].T
+        h = (u * at.moves) @ self.layers[-1][0].T
         for (w, _), slope in zip(self.layers[-2::-1], at.slopes[::-1], strict=True):
             h = (h * slope) @ w.T
         return _tangent(at, h) * self.scale
@@ -230,7 +260,7 @@ def _ascend(f: _Function, y: np.ndarray, directions: np.ndarray) -> np.ndarray:
         trials = np.concatenate([y, y + width * _unit(uphill), y + width * _unit(random)])
         slopes, turned = _power_step(f, trials, np.tile(v, (3, 1)))
         best = rows * np.argmax(slopes.reshape(3, rows), axis=0) + np.arange(rows)
-        y, v = trials[best], turned[best]
+        y, v = f.clipping.inputs(trials[best]), turned[best]
     return y
 
 
@@ -266,4 +296,5 @@ def _in_units_of_X(y: np.ndarray, network: ScaledNetwork) -> np.ndarray:
     if network.normalises_inputs:
         y = y / np.linalg.norm(y)
     scale = network.scale
-    return network.shift + y * np.divide(1.0, scale, out=np.zeros_like(scale), where=scale != 0)
+    x = network.shift + y * np.divide(1.0, scale, out=np.zeros_like(scale), where=scale != 0)
+    return network.saturation.inputs(x)

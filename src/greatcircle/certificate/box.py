@@ -38,6 +38,9 @@ class Box:
         The first layer sees (x − shift) · scale.
     activation
         Name of the activation.
+    lower, upper
+        Intervals to which the network's inputs are clipped first; None if they are not. Then slopes
+        in a box that contains all inputs are those between `lower` and `upper`.
     """
 
     low: np.ndarray
@@ -45,6 +48,21 @@ class Box:
     shift: np.ndarray
     scale: np.ndarray
     activation: str
+    lower: np.ndarray | None = None
+    upper: np.ndarray | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether every input is in the box."""
+        return bool(np.all(self.low == -np.inf) and np.all(self.high == np.inf))
+
+    @property
+    def corners(self) -> tuple[np.ndarray, np.ndarray]:
+        """Corners of the inputs that the first layer sees."""
+        if self.lower is None or self.upper is None:
+            return self.low, self.high
+        low, high = np.clip([self.low, self.high], self.lower, self.upper)
+        return low, high
 
 
 class _IntervalRule(NamedTuple):
@@ -87,21 +105,27 @@ INTERVAL_RULES: dict[str, _IntervalRule] = {
 
 
 def slopes_in_box(
-    box: Box, matrices: Sequence[np.ndarray], biases: Sequence[ArrayLike] | None
+    box: Box,
+    matrices: Sequence[np.ndarray],
+    biases: Sequence[ArrayLike] | None,
+    error: float = FLOAT32_ERROR,
 ) -> list[np.ndarray]:
-    """Return an interval (α, β) of slopes for each hidden unit, for layers z = A h + b."""
+    """Return an interval (α, β) of slopes for each hidden unit, for layers z = A h + b.
+
+    They hold for weights, and for scaled corners of the box, with this relative error.
+    """
     rule = INTERVAL_RULES[box.activation]
     slopes = []
     with np.errstate(over="ignore", invalid="ignore"):
-        low, high = np.sort([(corner - box.shift) * box.scale for corner in (box.low, box.high)], 0)
-        middle, radius = _middle_and_radius(low, high, FLOAT32_ERROR)
-        radius += FLOAT32_ERROR * np.abs(box.scale * box.shift) + UNDERFLOW_ERROR
+        low, high = np.sort([(corner - box.shift) * box.scale for corner in box.corners], 0)
+        middle, radius = _middle_and_radius(low, high, error)
+        radius += error * np.abs(box.scale * box.shift) + UNDERFLOW_ERROR
         middle, radius = _replace_invalid(middle, radius)
         for i, a in enumerate(matrices[:-1]):
             bias = np.zeros(len(a)) if biases is None else np.asarray(biases[i], np.float64)
             size = np.abs(a) @ np.abs(middle) + np.abs(bias)
             wide = np.abs(a) @ radius
-            rounding = (2 * (a.shape[1] + 8) * UNIT_ROUNDOFF + FLOAT32_ERROR) * (size + wide)
+            rounding = (2 * (a.shape[1] + 8) * UNIT_ROUNDOFF + error) * (size + wide)
             middle, radius = a @ middle + bias, wide + rounding + UNDERFLOW_ERROR
             middle, radius = _replace_invalid(middle, radius)
             low, high = middle - radius, middle + radius

@@ -4,13 +4,15 @@
 Clarabel, a general solver, as an independent check.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from greatcircle._runtime.threads import one_thread
 from greatcircle.certificate.candidates import Candidate, best_certificate
@@ -23,16 +25,19 @@ from greatcircle.certificate.closed_form import (
 from greatcircle.certificate.interior_point import solve_by_interior_point
 from greatcircle.certificate.program import Program, feasible_start
 from greatcircle.certificate.proof import Certificate, connected_units, select_units
-from greatcircle.certificate.scaled_network import as_scaled_network
+from greatcircle.certificate.scaled_network import ScaledNetwork, as_scaled_network
 from greatcircle.network.activations.builtin import Activation
 
-__all__ = ["Solver", "optimal_multipliers", "sdp", "tight"]
+__all__ = ["Solver", "candidates_in_box", "optimal_multipliers", "sdp", "tight"]
 
 MIN_SLOPE_WIDTH = 1e-4
 """A unit whose slopes differ by less is treated as linear by the solvers."""
 
 SINGLE_THREAD_SIZE = 400
 """Size of M up to which more than one thread costs more than it gains."""
+
+JOINT_UNITS = 200
+"""Number of hidden units up to which independent groups are solved together, within a second."""
 
 Solver = Callable[[Program, np.ndarray, float], tuple[np.ndarray, float]]
 """Minimises L² of a program, from multipliers and L² with M ≻ 0."""
@@ -48,6 +53,9 @@ def tight(
     orientation: str | None = None,
 ) -> Certificate:
     """Return the LipSDP-Neuron bound, the best that one multiplier per hidden unit can prove.
+
+    For a model that clips its inputs to a box it is the bound inside the box, which then holds
+    everywhere.
 
     Parameters
     ----------
@@ -75,9 +83,7 @@ def tight(
     (2.0, 1.0)
     """
     network = as_scaled_network(weights, biases, activation, inputs, min_input_norm, orientation)
-    slopes = network.slopes()
-    best = Candidate(*optimal_multipliers(network.matrices, slopes), slopes)
-    return best_certificate(network, "tight", [best, *closed_form_candidates(network)])
+    return _best(network, "tight", solve_by_interior_point)
 
 
 def sdp(
@@ -96,9 +102,30 @@ def sdp(
     `pip install 'greatcircle[sdp]'`. Parameters as for `tight`.
     """
     network = as_scaled_network(weights, biases, activation, inputs, min_input_norm, orientation)
+    return _best(network, "sdp", solve_by_clarabel)
+
+
+def _best(network: ScaledNetwork, method: str, solve: Solver) -> Certificate:
+    """Return the bound for all inputs by a solver."""
+    box = network.box_of_all()
+    if box is not None:
+        candidates = candidates_in_box(network, network.slopes_in(box), solve)
+        return best_certificate(network, method, candidates, box)
     slopes = network.slopes()
-    best = Candidate(*optimal_multipliers(network.matrices, slopes, solve_by_clarabel), slopes)
-    return best_certificate(network, "sdp", [best, *closed_form_candidates(network)])
+    best = Candidate(*optimal_multipliers(network.matrices, slopes, solve), slopes)
+    return best_certificate(network, method, [best, *closed_form_candidates(network)])
+
+
+def candidates_in_box(
+    network: ScaledNetwork, slopes: Sequence[np.ndarray], solve: Solver = solve_by_interior_point
+) -> Iterator[Candidate]:
+    """Compute multipliers for the slopes in a box, and for wider ones."""
+    yield Candidate(*optimal_multipliers(network.matrices, slopes, solve), slopes)
+    # A unit that is linear in the box needs a large multiplier; a wider slope interval avoids that.
+    if any(np.any(s[:, 0] > 0) for s in slopes):
+        wider = [np.stack([np.minimum(s[:, 0], 0.0), s[:, 1]], axis=1) for s in slopes]
+        yield Candidate(*optimal_multipliers(network.matrices, wider, solve), wider)
+    yield from closed_form_candidates(network)
 
 
 def optimal_multipliers(
@@ -124,6 +151,41 @@ def optimal_multipliers(
     if len(layers) == 1:
         return [], float(products[-1])
     slopes = [s[units] for s, units in zip(slopes, connected[1:-1], strict=True)]
+    by_layer, square = _solved(layers, slopes, solve)
+    with np.errstate(over="ignore"):  # the proof rejects infinity
+        by_layer = [m / p / p for m, p in zip(by_layer, products[:-1], strict=True)]
+    return fill_disconnected(by_layer, connected), float(products[-1] * np.sqrt(square))
+
+
+def _solved(
+    layers: Sequence[np.ndarray], slopes: Sequence[np.ndarray], solve: Solver
+) -> tuple[list[np.ndarray], float]:
+    """Return the multipliers of each hidden layer and L², for layers of operator norm one.
+
+    A large network of independent groups of units, such as the mean of several networks, is solved
+    group by group. If group m proves ℓ_m with multipliers λ_m, then λ_m ℓ_m / Σℓ together prove
+    Σℓ, by the inequality of Cauchy and Schwarz (`docs/certificates.md`).
+    """
+    groups = independent_groups(layers)
+    if len(groups) == 1 or sum(len(a) for a in layers[:-1]) <= JOINT_UNITS:
+        return _solved_jointly(layers, slopes, solve)
+    bounds, found = [], [np.zeros(len(a)) for a in layers[:-1]]
+    for units in groups:
+        everything = [np.ones(layers[0].shape[1], bool), *units, np.ones(len(layers[-1]), bool)]
+        own = [s[which] for s, which in zip(slopes, units, strict=True)]
+        parts, norms = normalise_layers(select_units(layers, everything))
+        multipliers, square = _solved_jointly(parts, own, solve)
+        bounds.append(float(norms[-1]) * np.sqrt(square))
+        for values, which, m, norm in zip(found, units, multipliers, norms[:-1], strict=True):
+            values[which] = m / norm**2 * bounds[-1]
+    total = float(np.sum(bounds))
+    return [values / total for values in found], total**2
+
+
+def _solved_jointly(
+    layers: Sequence[np.ndarray], slopes: Sequence[np.ndarray], solve: Solver
+) -> tuple[list[np.ndarray], float]:
+    """Return the multipliers of each hidden layer and L², by one semidefinite program."""
     start, square = feasible_start(layers, slopes)
     program = Program.build(layers, slopes, MIN_SLOPE_WIDTH)
     with one_thread() if len(program.P) <= SINGLE_THREAD_SIZE else nullcontext():
@@ -132,10 +194,27 @@ def optimal_multipliers(
             multipliers, square = _with_linear_units(
                 layers, slopes, program.has_multiplier, multipliers, start, square
             )
-    by_layer = np.split(multipliers, np.cumsum([len(a) for a in layers[:-1]])[:-1])
-    with np.errstate(over="ignore"):  # the proof rejects infinity
-        by_layer = [m / p / p for m, p in zip(by_layer, products[:-1], strict=True)]
-    return fill_disconnected(by_layer, connected), float(products[-1] * np.sqrt(square))
+    return np.split(multipliers, np.cumsum([len(a) for a in layers[:-1]])[:-1]), square
+
+
+def independent_groups(matrices: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+    """Return which units of each hidden layer belong to each group that no weight connects.
+
+    Groups share inputs and outputs only. With one hidden layer there is one group: each unit alone
+    would be one, and the sum of their bounds says little.
+    """
+    inner = matrices[1:-1]
+    sizes = [len(a) for a in matrices[:-1]]
+    if not inner:
+        return [[np.ones(sizes[0], bool)]]
+    starts = np.cumsum([0, *sizes])
+    edges = [np.argwhere(a != 0) for a in inner]
+    ends = np.concatenate([e[:, 0] + starts[i + 1] for i, e in enumerate(edges)])
+    begins = np.concatenate([e[:, 1] + starts[i] for i, e in enumerate(edges)])
+    graph = coo_array((np.ones(len(ends)), (begins, ends)), shape=(starts[-1], starts[-1]))
+    count, label = connected_components(graph, directed=False)
+    by_layer = np.split(label, starts[1:-1])
+    return [[labels == group for labels in by_layer] for group in range(count)]
 
 
 def _with_linear_units(

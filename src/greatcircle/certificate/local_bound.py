@@ -5,19 +5,17 @@ on an interval without zero, and `tanh` is never as steep as at zero unless the 
 zero. The multipliers are the best ones for these slopes, and `verify` computes the slopes anew.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.certificate.box import INTERVAL_RULES, Box, slopes_in_box
-from greatcircle.certificate.candidates import Candidate, best_certificate
-from greatcircle.certificate.closed_form import closed_form_candidates
-from greatcircle.certificate.lipsdp import optimal_multipliers
+from greatcircle.certificate.candidates import best_certificate
+from greatcircle.certificate.lipsdp import candidates_in_box
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.scaled_network import ScaledNetwork, as_scaled_network
-from greatcircle.network.activations.builtin import ACTIVATIONS, Activation
+from greatcircle.network.activations.builtin import Activation
 
 __all__ = ["Corner", "local"]
 
@@ -39,7 +37,8 @@ def local(
     Parameters
     ----------
     weights
-        A fitted model, or the matrices of a network.
+        A fitted model, or the matrices of a network. If the model clips its inputs, so does the
+        bound: outside the box of the training rows it is that of the nearest inputs inside.
     low, high
         Corners of the box in the units of X: a number for each input or, for a model that was
         fitted with names, a dictionary. Inputs that it leaves out are unbounded.
@@ -66,37 +65,20 @@ def local(
             "local needs inputs that are scaled separately, and scaling='paper' divides them by "
             "‖x‖; use certificate.tight with min_input_norm, or fit with scaling='standard'"
         )
-    box, slopes = _box(network, _corner("low", low, network), _corner("high", high, network))
-    return best_certificate(network, "local", _candidates(network, slopes), box)
+    low, high = _corner("low", low, network), _corner("high", high, network)
+    _check_order(low, high, network)
+    box = network.box(low, high)
+    candidates = candidates_in_box(network, network.slopes_in(box))
+    return best_certificate(network, "local", candidates, box)
 
 
-def _box(
-    network: ScaledNetwork, low: np.ndarray, high: np.ndarray
-) -> tuple[Box | None, Sequence[np.ndarray]]:
-    """Return the box and the slopes in it; None with the slopes that hold everywhere."""
+def _check_order(low: np.ndarray, high: np.ndarray, network: ScaledNetwork) -> None:
     if not np.all(low <= high):
         i, names = int(np.argmax(low > high)), network.feature_names
         raise ValueError(
             f"low is above high for input {i if names is None else names[i]}: "
             f"{low[i]:g} > {high[i]:g}"
         )
-    name = network.activation.name
-    if name not in INTERVAL_RULES or network.activation is not ACTIVATIONS.get(name):
-        return None, network.slopes()
-    # An input of scale zero does not matter, but zero times infinity would be NaN.
-    low, high = (np.where(network.scale == 0, network.shift, c) for c in (low, high))
-    box = Box(low, high, network.shift, network.scale, name)
-    return box, slopes_in_box(box, [w.T for w in network.weights], network.biases)
-
-
-def _candidates(network: ScaledNetwork, slopes: Sequence[np.ndarray]) -> Iterator[Candidate]:
-    """Compute multipliers for the slopes in the box, and for wider ones."""
-    yield Candidate(*optimal_multipliers(network.matrices, slopes), slopes)
-    # A unit that is linear in the box needs a large multiplier; a wider slope interval avoids that.
-    if any(np.any(s[:, 0] > 0) for s in slopes):
-        wider = [np.stack([np.minimum(s[:, 0], 0.0), s[:, 1]], axis=1) for s in slopes]
-        yield Candidate(*optimal_multipliers(network.matrices, wider), wider)
-    yield from closed_form_candidates(network)
 
 
 def _corner(which: str, given: Corner, network: ScaledNetwork) -> np.ndarray:

@@ -138,6 +138,8 @@ def describe_scope(
 ) -> str:
     """Say in words where a bound holds."""
     words = "everywhere" if box is None else "in a box"
+    if box is not None and box.is_everything and box.lower is not None:
+        words = "everywhere, as inputs are clipped to a box"
     if min_input_norm is not None:  # excludes a box
         words = f"for ‖x‖ ≥ {repr(float(min_input_norm)).removesuffix('.0')}"
     if inputs is not None:
@@ -223,7 +225,15 @@ def _slopes_hold_in_box(
         return False
     if not np.all((scale == 0) | (scale == box.scale)) or not np.all(box.low <= box.high):
         return False
-    found = slopes_in_box(box, layers, biases)
+    if (box.lower is None) != (box.upper is None):
+        return False
+    if box.lower is not None and box.upper is not None:
+        clipped = np.shape(box.lower) == shape and np.shape(box.upper) == shape
+        if not clipped or not np.all(box.lower <= box.upper):
+            return False
+    # Without a claim for float32 weights, only the constants of the activation may be rounded so.
+    error = FLOAT32_ERROR if certificate.margin < np.inf else FLOAT32_ERROR / 4
+    found = slopes_in_box(box, layers, biases, error)
     return all(
         bool(np.all((s[:, 0] >= t[:, 0]) & (s[:, 1] <= t[:, 1])))
         for s, t in zip(found, certificate.slopes, strict=True)

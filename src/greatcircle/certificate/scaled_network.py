@@ -3,11 +3,11 @@
 It comes from a fitted model, or from matrices and biases of a network trained elsewhere. The
 scaling becomes one factor per input and one for all outputs, so that every bound is in units of y
 per unit of X. Inputs that are held fixed have the factor zero: the bound for a group of inputs is
-that of the network without the other inputs.
+that of the network without the other inputs. So does an input that is clipped to one number.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from numbers import Real
 from typing import Any, Protocol
@@ -15,15 +15,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from greatcircle.certificate.box import Box
+from greatcircle.certificate.box import INTERVAL_RULES, Box, slopes_in_box
 from greatcircle.certificate.proof import Certificate, apply_scale, describe_scope, digest
+from greatcircle.data.saturation import UNSATURATED, Saturation
 from greatcircle.data.scaling import Scaling
-from greatcircle.network.activations.builtin import Activation, get
+from greatcircle.network.activations.builtin import ACTIVATIONS, Activation, get
 
 __all__ = ["FittedModel", "ScaledNetwork", "as_scaled_network", "checked_matrices", "find_model"]
 
 ORIENTATIONS = ("in-out", "out-in")
 """Matrices (fan_in, fan_out), as in this library, or (fan_out, fan_in), as in PyTorch."""
+
+SLOPE_ERROR = 1e-9
+"""Slopes in a box are widened by this, so that another machine's rounding does not change whether
+the certificate of a file is accepted."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,10 @@ class ScaledNetwork:
         Smallest ‖x‖ for which bounds hold, for a network that sees x/‖x‖; else None.
     feature_names
         Names of the inputs, or None.
+    saturation
+        Intervals to which inputs and outputs are clipped, in the units of the data.
+    output_shift
+        Added to the outputs before they are clipped.
     """
 
     weights: tuple[np.ndarray, ...]
@@ -62,6 +71,8 @@ class ScaledNetwork:
     inputs: tuple[str | int, ...] | None = None
     min_input_norm: float | None = None
     feature_names: tuple[str, ...] | None = None
+    saturation: Saturation = UNSATURATED
+    output_shift: np.ndarray = field(default_factory=lambda: np.zeros(1))
 
     @property
     def normalises_inputs(self) -> bool:
@@ -89,6 +100,31 @@ class ScaledNetwork:
         if relaxed:
             low, high = (0.0, 1.0) if low >= 0 else (-1.0, 1.0)
         return tuple(np.tile([low, high], (w.shape[1], 1)) for w in self.weights[:-1])
+
+    def box(self, low: np.ndarray, high: np.ndarray) -> Box | None:
+        """Return a box of inputs; None if units have the same slopes in it as everywhere."""
+        name, saturation = self.activation.name, self.saturation
+        if name not in INTERVAL_RULES or self.activation is not ACTIVATIONS.get(name):
+            return None
+        if not saturation.clips_inputs:
+            # An input of scale zero does not matter, but zero times infinity would be NaN.
+            low, high = (np.where(self.scale == 0, self.shift, c) for c in (low, high))
+        clipped = saturation.lower, saturation.upper
+        return Box(low, high, self.shift, self.scale, name, *clipped)
+
+    def box_of_all(self) -> Box | None:
+        """Return the box of all inputs if they are clipped and slopes are less steep for that."""
+        if not self.saturation.clips_inputs:
+            return None
+        return self.box(np.full(len(self.scale), -np.inf), np.full(len(self.scale), np.inf))
+
+    def slopes_in(self, box: Box | None) -> tuple[np.ndarray, ...]:
+        """Return (α, β) of each hidden unit for inputs in a box; None is everywhere."""
+        if box is None:
+            return self.slopes()
+        slopes = slopes_in_box(box, [w.T for w in self.weights], self.biases)
+        error = np.array([-SLOPE_ERROR, SLOPE_ERROR])
+        return tuple(np.where((s > 0) & (s < 1), np.clip(s + error, 0.0, 1.0), s) for s in slopes)
 
     def certificate(
         self,
@@ -123,6 +159,7 @@ class FittedModel(Protocol):
     activation: Activation
     scaling: Scaling
     feature_names: tuple[str, ...] | None
+    saturation: Saturation
 
 
 def find_model(given: Any) -> FittedModel | None:
@@ -159,7 +196,7 @@ def as_scaled_network(
     if isinstance(inputs, Iterable) and not isinstance(inputs, str):
         inputs = tuple(inputs)
     varying = _selected(inputs, network.feature_names, len(network.scale))
-    return replace(network, varying=varying, inputs=tuple(inputs))
+    return replace(network, varying=network.varying & varying, inputs=tuple(inputs))
 
 
 def _of_matrices(
@@ -182,8 +219,11 @@ def _of_matrices(
 
 def _of_model(model: FittedModel, min_input_norm: float | None) -> ScaledNetwork:
     """Return the network of a model, which scales inputs and targets."""
-    scaling, biases = model.scaling, model.biases
+    scaling, biases, saturation = model.scaling, model.biases, model.saturation
     scale = scaling.scale
+    varying = np.ones(len(scale), bool)
+    if saturation.lower is not None and saturation.upper is not None:
+        varying = saturation.lower < saturation.upper
     if scaling.name == "paper":
         min_input_norm = 1.0 if min_input_norm is None else min_input_norm
         if not isinstance(min_input_norm, Real) or not 1e-300 <= float(min_input_norm) < np.inf:
@@ -205,9 +245,11 @@ def _of_model(model: FittedModel, min_input_norm: float | None) -> ScaledNetwork
         shift=np.asarray(scaling.shift, np.float64),
         scale=scale,
         gain=float(1 / scaling.factor),
-        varying=np.ones(len(scale), bool),
+        varying=varying,
         min_input_norm=min_input_norm,
         feature_names=model.feature_names,
+        saturation=saturation,
+        output_shift=np.asarray(scaling.target_shift, np.float64),
     )
 
 

@@ -26,6 +26,9 @@ __all__ = ["Verdict", "verify"]
 UNKNOWN_FROM_MATRICES = ("units (scale, gain, inputs)", "activation (slopes)")
 """What matrices alone do not tell."""
 
+CLIPPING = ("clipping of inputs (box.lower, box.upper)",)
+"""What they do not tell either, if the certificate relies on it."""
+
 DECLARED_SLOPES = ("slopes that a user declared for the activation",)
 """What a model states but cannot prove."""
 
@@ -97,9 +100,11 @@ def verify(
             "verify(certificate, model)"
         )
     model = find_model(weights)
-    trusted = UNKNOWN_FROM_MATRICES
+    trusted: tuple[str, ...] = UNKNOWN_FROM_MATRICES
     try:
         if model is None:
+            clipped = certificate.box is not None and certificate.box.lower is not None
+            trusted = UNKNOWN_FROM_MATRICES + CLIPPING * clipped
             reason = find_flaw(
                 certificate, checked_matrices(weights, orientation or "in-out"), biases
             )
@@ -129,7 +134,11 @@ def _difference(certificate: Certificate, model: FittedModel) -> str:
     if box is not None:
         known = ACTIVATIONS.get(box.activation) is activation
         same = _equal(box.shift, network.shift) and _equal(box.scale, network.scale)
-        return "" if known and same else "its box is for another scaling or activation"
+        if not known or not same:
+            return "its box is for another scaling or activation"
+        clipped = network.saturation.lower, network.saturation.upper
+        same = _equal(box.lower, clipped[0]) and _equal(box.upper, clipped[1])
+        return "" if same else "its box is for inputs that are clipped differently"
     low, high = activation.slopes
     covered = all(
         np.all((np.asarray(s) <= low)[:, 0] & (np.asarray(s) >= high)[:, 1])

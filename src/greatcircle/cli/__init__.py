@@ -99,7 +99,7 @@ def _run(arguments: list[str]) -> int:
     except BrokenPipeError:  # as in `greatcircle predict … | head`
         return BROKEN_PIPE
     except Exception as error:
-        if handler.number and handler.phase is Phase.RUNNING:
+        if handler.number and handler.phase in (Phase.RUNNING, Phase.CHOOSING):
             raise KeyboardInterrupt from error  # other code turned the interrupt into this error
         if debug:
             traceback.print_exception(error)

@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add the Jacobian as a second output to ONNX; the other formats always have it",
     )
+    add(
+        "--no-saturation",
+        action="store_true",
+        help="omit the clipping of inputs and outputs, whose zero derivatives stall an optimiser",
+    )
     add("--units", nargs="+", metavar="NAME=UNIT", help="units of inputs and outputs, as comments")
     output.add_json(parser)
 
@@ -52,6 +57,8 @@ def run(options: argparse.Namespace) -> int:
     units = _parse_units(options.units)
     path = options.out or options.model.with_suffix(SUFFIXES[str(options.to)])
     model = output.load_model(options.model)
+    if options.no_saturation:
+        model = model.unsaturated()
     output.check_folder(path.parent)
     from greatcircle.export import export
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from greatcircle.cli import DEBUG_HINT, FAILED, INTERRUPTED, error_line, output
+from greatcircle.cli import DEBUG_HINT, FAILED, INTERRUPTED, error_line, fit_selection, output
 from greatcircle.cli.signals import Phase, handler
 
 # Imported where they are used: `fit --help` answers at once.
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from greatcircle.cli.fit_files import FitFiles
     from greatcircle.data.table import Table
 
-__all__ = ["LOSSES", "METHODS", "SCALINGS", "SPLITS", "add_arguments", "run"]
+__all__ = ["LOSSES", "METHODS", "SATURATIONS", "SCALINGS", "SPLITS", "add_arguments", "run"]
 
 METHODS = ("auto", "ad", "mm")
 SCALINGS = ("paper", "standard", "max")
 LOSSES = ("auto", "squared", "huber")
+SATURATIONS = ("auto", "none", "outputs", "inputs", "both")
 SPLITS = ("random", "time")
 
 MAX_NAMES = 40
@@ -53,13 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--classify", action="store_true", help="the target is a class label, not a number")
     add("--out", type=Path, metavar="DIR", help="default: runs/ and the name of the file")
     add(
-        "--hidden",
-        nargs="+",
-        type=int,
-        metavar="UNITS",
-        help="units of each hidden layer (default: 25 30 15; with --classify: 100)",
-    )
-    add(
         "--method",
         choices=METHODS,
         default="auto",
@@ -68,7 +62,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--scaling", choices=SCALINGS, help="default: standard, or paper for ad and mm")
     add("--lipschitz", type=float, metavar="L", help="upper limit of the certified bound")
     add("--loss", choices=LOSSES, default="auto", help="default: squared, or cross-entropy")
-    add("--max-iter", type=int, default=200, metavar="N", help="default: 200")
+    add(
+        "--saturation",
+        choices=SATURATIONS,
+        default="auto",
+        help="clip predictions to the range of the training targets, inputs to that of the "
+        "training rows, or both (default: outputs, or none for ad and mm)",
+    )
+    fit_selection.add_arguments(parser)
+    add("--max-iter", type=int, metavar="N", help="default: 1000, or 200 without a selection")
     add(
         "--early-stopping",
         action="store_true",
@@ -131,8 +133,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> None:
     """Check the options before reading the data."""
-    for units in options.hidden or ():
-        output.check_integer("hidden", units, 1)
+    fit_selection.check(options)
     output.check_integer("max-iter", options.max_iter, 1)
     output.check_seed(options.seed)
     if not 0 < options.test_fraction < 1:
@@ -146,6 +147,16 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError(
             f"--lipschitz is {options.lipschitz:g} with the scaling 'paper', which has no bound "
             "for all inputs; use --scaling standard or --scaling max"
+        )
+    if options.saturation in ("inputs", "both") and scaling == "paper":
+        raise ValueError(
+            f"--saturation is {options.saturation} with the scaling 'paper', whose bound is per "
+            "unit of x/‖x‖; use --saturation outputs, or --scaling standard or max"
+        )
+    if options.classify and options.saturation != "auto":
+        raise ValueError(
+            f"--saturation is {options.saturation} with --classify, whose logits have no range in "
+            "the data; omit one of them"
         )
     if options.classify and options.loss != "auto":
         raise ValueError(
@@ -202,17 +213,22 @@ def _fit(
     from greatcircle.estimators import LipschitzClassifier, LipschitzRegressor
 
     estimator: Any = (LipschitzClassifier if options.classify else LipschitzRegressor)(
-        hidden_layer_sizes=tuple(options.hidden) if options.hidden else "auto",
         method=options.method,
         scaling=options.scaling,
         lipschitz=options.lipschitz,
         loss=options.loss,
+        **fit_selection.parameters(options),
         max_iter=options.max_iter,
         early_stopping=options.early_stopping,
         callbacks=(handler.end_training,),
         verbose=not options.quiet,
         random_state=options.seed,
     )
+    if not options.classify:
+        kind = options.saturation
+        estimator.set_params(saturation=False if kind == "none" else kind)
+    if fit_selection.chooses(options):
+        handler.enter(Phase.CHOOSING)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         estimator.fit(*table.frames(train))
@@ -313,6 +329,7 @@ def _print_summary(summary: Mapping[str, Any]) -> None:
     bounds = summary["lipschitz"]
     lines = [
         f"inputs           {_listed(summary['data']['inputs'])}",
+        *fit_selection.summary_lines(summary),
         f"Lipschitz bound  {bounds['certified']:.4g} {bounds['unit']}",
         f"                 {bounds['operator_norms']:.4g} by operator norms, "
         f"{bounds['a_priori']:.4g} before training, largest slope found {bounds['lower']:.4g}",
@@ -322,8 +339,16 @@ def _print_summary(summary: Mapping[str, Any]) -> None:
             f"                 {bounds['per_standard_deviation']:.4g} per standard deviation of "
             "the inputs"
         )
+    ranges = [
+        f"{name} to {low:.4g} … {high:.4g}"
+        for kind in ("inputs", "outputs")
+        for name, (low, high) in (summary["saturation"][kind] or {}).items()
+    ]
+    if ranges:
+        lines.append(f"clipped          {_listed(ranges)}")
+    which = ", the first network" if (summary["selection"] or {}).get("networks", 1) > 1 else ""
     lines.append(
-        f"training         {training['iterations']} iterations, {training['seconds']:.2f} s"
+        f"training         {training['iterations']} iterations, {training['seconds']:.2f} s{which}"
     )
     lines.append(f"                 {training['reason']}")
     output.print_plain(console, "\n".join(lines))

@@ -2,7 +2,8 @@
 
 Python's default handler raises KeyboardInterrupt wherever the main thread happens to be. Inside a
 garbage collection callback, which JAX installs, that exception is printed and lost; between two
-files it would leave half a result. So `fit` is not interrupted by an exception. A thread receives
+files it would leave half a result. So `fit` is interrupted by an exception only while it chooses
+among candidates, which leaves nothing half done. A thread receives
 the signals, also while the main thread is inside compiled code, and acts on the phase of the
 command:
 
@@ -10,6 +11,7 @@ command:
 |---|---|
 | `STARTING` | the process exits; nothing was learnt or written |
 | `RUNNING` | KeyboardInterrupt in the main thread, for commands other than `fit` |
+| `CHOOSING` | the same, and the library returns the best candidate so far, if there is one |
 | `TRAINING` | training ends after its iteration, then results are written |
 | `WRITING` | results are written |
 | `DONE` | the process exits; everything is written |
@@ -38,12 +40,16 @@ class Phase(Enum):
 
     STARTING = auto()
     RUNNING = auto()
+    CHOOSING = auto()
     TRAINING = auto()
     WRITING = auto()
     DONE = auto()
 
 
+_RAISING = (Phase.RUNNING, Phase.CHOOSING)
 _ON_FIRST = {
+    Phase.CHOOSING: "interrupted: the best candidate so far is written, if there is one; press "
+    "Ctrl-C again to quit at once, without results",
     Phase.TRAINING: "interrupted: training ends after this iteration, then results are written; "
     "press Ctrl-C again to quit at once, without results",
     Phase.WRITING: "interrupted: results are being written; press Ctrl-C again to quit at once, "
@@ -114,7 +120,7 @@ class Handler:
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         self.number = self.number or number
-        if self.phase is Phase.RUNNING and not self._raised:
+        if self.phase in _RAISING and not self._raised:
             self._raised = True
             raise KeyboardInterrupt
 
@@ -142,7 +148,7 @@ class Handler:
             self._count += 1
             if self._count > 1 or self.phase in (Phase.STARTING, Phase.DONE):
                 self._quit(number)
-            if self.phase is Phase.RUNNING and not self._raised:
+            if self.phase in _RAISING and not self._raised:
                 self._interrupt_main_thread()  # it may have handled the signal in STARTING
             if text := _ON_FIRST.get(self.phase):
                 with contextlib.suppress(OSError, ValueError):

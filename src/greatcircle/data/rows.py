@@ -31,6 +31,17 @@ class Rows(NamedTuple):
         weight = None if self.sample_weight is None else of(self.sample_weight)
         return Rows(of(self.inputs), of(self.targets), weight)
 
+    def followed_by(self, other: "Rows") -> "Rows":
+        """Return these rows and others after them."""
+        weight = None
+        if self.sample_weight is not None or other.sample_weight is not None:
+            weight = np.concatenate([rows._weight_or_ones() for rows in (self, other)])
+        inputs, targets = (np.concatenate(pair) for pair in zip(self[:2], other[:2], strict=True))
+        return Rows(inputs, targets, weight)
+
+    def _weight_or_ones(self) -> np.ndarray:
+        return np.ones(len(self)) if self.sample_weight is None else self.sample_weight
+
     def __len__(self) -> int:
         return len(self.inputs)
 

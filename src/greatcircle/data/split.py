@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 from greatcircle.data.rows import Rows
 
@@ -64,7 +64,11 @@ def split(
 
 
 def hold_out(
-    rows: Rows, fraction: float, strata: np.ndarray | None, seed: int
+    rows: Rows,
+    fraction: float,
+    strata: np.ndarray | None,
+    seed: int,
+    groups: np.ndarray | None = None,
 ) -> tuple[Rows, Rows]:
     """Split rows into a training part and a validation part for early stopping.
 
@@ -78,19 +82,26 @@ def hold_out(
         Label of each row, if both parts are to have all labels.
     seed
         Seed of the random split.
+    groups
+        Group of each row: whole groups are held out, whatever their labels.
     """
     count = len(rows)
     if count < 2:
         raise ValueError("early_stopping needs at least two rows, one to train and one to validate")
+    splitter = GroupShuffleSplit(1, test_size=fraction, random_state=seed)
     try:
-        parts: Any = train_test_split(
-            np.arange(count), test_size=fraction, random_state=seed, stratify=strata
+        parts: Any = (
+            train_test_split(
+                np.arange(count), test_size=fraction, random_state=seed, stratify=strata
+            )
+            if groups is None
+            else next(splitter.split(np.empty((count, 1)), groups=groups))
         )
     except ValueError as error:
         raise ValueError(
             f"early_stopping cannot hold out {fraction:g} of {count} rows with every class in both "
-            "parts; use more rows of each class, another validation_fraction, or "
-            "early_stopping=False"
+            "parts, or whole groups; use more rows of each class, more groups, another "
+            "validation_fraction, or early_stopping=False"
         ) from error
     training, validation = (rows.take(part) for part in parts)
     for name, part in (("training", training), ("validation", validation)):

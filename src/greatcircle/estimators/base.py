@@ -17,12 +17,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from greatcircle.certificate.proof import Certificate
 from greatcircle.data.checks import names_of, normalised_weights, text_message
+from greatcircle.data.folds import checked_groups
 from greatcircle.data.rows import Rows
 from greatcircle.data.scaling import Scaling
 from greatcircle.data.sources import Source, source_of
 from greatcircle.estimators import summary
 from greatcircle.export import export
-from greatcircle.model import Model, Training
+from greatcircle.model import Model, SelectionTable, Training
 from greatcircle.network.activations import Activation
 from greatcircle.network.network import Network
 from greatcircle.objective.losses import Loss
@@ -34,9 +35,11 @@ from greatcircle.optimise.record import Record
 from greatcircle.optimise.stopping import MaxIter, Rule
 from greatcircle.training import data as training_data
 from greatcircle.training.data import FitData, Names
-from greatcircle.training.fit import Continuation, fit
 from greatcircle.training.methods import Initialisation
 from greatcircle.training.settings import MAY_CHANGE, FitSettings, fit_settings
+from greatcircle.training.start import Continuation
+from greatcircle.training.train import train
+from greatcircle.training.trial_files import saved_seed
 
 __all__ = ["LipschitzEstimator"]
 
@@ -49,6 +52,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
     model_: Model
     """The fitted model as plain NumPy arrays."""
     target_names_: tuple[str, ...]
+    saturation: str | bool = False
+    """What is clipped; only a regressor has it as a parameter, as logits have no range."""
 
     def __init__(
         self,
@@ -60,7 +65,11 @@ class LipschitzEstimator(ABC, BaseEstimator):
         lipschitz: float | None = None,
         loss: str | Loss = "auto",
         radius: float | Sequence[float] | None = None,
-        max_iter: int = 200,
+        selection: bool = True,
+        cv: Any = "auto",
+        target_gain: float | str = "auto",
+        ensemble: int | str = "auto",
+        max_iter: int | None = None,
         tol: float | None = None,
         batch_size: int | str | None = "auto",
         early_stopping: bool = False,
@@ -82,6 +91,10 @@ class LipschitzEstimator(ABC, BaseEstimator):
         self.lipschitz = lipschitz
         self.loss = loss
         self.radius = radius
+        self.selection = selection
+        self.cv = cv
+        self.target_gain = target_gain
+        self.ensemble = ensemble
         self.max_iter = max_iter
         self.tol = tol
         self.batch_size = batch_size
@@ -125,7 +138,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         """Return a rule that stops at a very low loss, or None."""
         return None
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on rows X and targets y.
 
         Parameters
@@ -138,6 +151,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
             Targets. For a Parquet data set the names of their columns, for batches None.
         sample_weight
             Weight of each row: a row of weight 2 counts like two rows.
+        groups
+            Group of each row, for rows in memory: the selection holds out whole groups.
         """
         settings = self._settings()
         self._criterion(1)  # reject an invalid loss before reading any data
@@ -146,8 +161,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
             settings = replace(settings, starts_with_chunk=False)
         checkpoint = self._checkpoint()
         seed = check_random_state(self.random_state).randint(2**31)
-        if checkpoint is not None and checkpoint.saved is not None:
-            seed = checkpoint.saved.seed
+        if checkpoint is not None:
+            seed = saved_seed(checkpoint, seed)
         stream = source_of(X, y, sample_weight, seed)
         if stream is None:
             rows = self._rows(X, y, sample_weight, reset=not continues)
@@ -164,11 +179,18 @@ class LipschitzEstimator(ABC, BaseEstimator):
             checkpoint = replace(checkpoint, seed=seed, fingerprint=of)
         fraction = settings.validation_fraction
         if more is None:
-            data = FitData.in_memory(rows, self._names(), seed, fraction, self._strata(rows))
+            checked = None if groups is None else checked_groups(groups, len(rows))
+            names, strata = self._names(), self._strata(rows)
+            data = FitData.in_memory(rows, names, seed, fraction, strata, checked)
+        elif groups is not None:
+            raise ValueError(
+                "groups are given with data larger than memory, of which any part may be held out; "
+                "pass rows that fit into memory, or no groups"
+            )
         else:
             encode = partial(self._encoded, reset=False)
             data = FitData.streamed(rows, more, self._names(), encode, fraction)
-        bar = ProgressBar(type(self).__name__, self.max_iter) if self.verbose else None
+        bar = ProgressBar(type(self).__name__, settings.max_iter) if self.verbose else None
         start = self._continuation(settings, ()) if continues else None
         return self._train(data, seed, settings, start=start, checkpoint=checkpoint, bar=bar)
 
@@ -176,6 +198,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
         settings = replace(
             self._settings(),
             stop=MaxIter(1),
+            selects=False,
+            ensemble=1,
             budget_iterations=0,
             batch_size=None,
             starts_with_chunk=False,
@@ -206,7 +230,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
             initialisation=self._initialisation(settings, outputs),
             stop=settings.stop if low_loss is None else settings.stop | low_loss,
         )
-        fitted = fit(
+        fitted = train(
             settings,
             data,
             self._criterion(outputs),
@@ -231,8 +255,9 @@ class LipschitzEstimator(ABC, BaseEstimator):
 
     def _continuation(self, settings: FitSettings, records: Sequence[Record]) -> Continuation:
         """Return the fitted model to continue from, or raise an error if its layers changed."""
-        hidden = self.model_.sizes[1:-1]
-        if hidden != settings.hidden_layer_sizes:
+        hidden, given = self.model_.sizes[1:-1], settings.hidden_layer_sizes
+        together = tuple((settings.ensemble or 1) * units for units in given)  # side by side
+        if not settings.chooses_sizes and hidden not in (given, together):
             raise ValueError(
                 f"hidden_layer_sizes is {settings.hidden_layer_sizes} and the fitted network has "
                 f"{hidden}: training can only continue with the same layers; use warm_start=False"
@@ -258,7 +283,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         """Return parameters that must not change when a fit is resumed, and a stream's size."""
         parameters = self.get_params(deep=False)
         for name in MAY_CHANGE:
-            del parameters[name]
+            parameters.pop(name, None)
         if stream is not None:
             parameters["number of rows"] = stream.size
         return parameters
@@ -334,6 +359,11 @@ class LipschitzEstimator(ABC, BaseEstimator):
         return self._trained("history_").history
 
     @property
+    def selection_(self) -> SelectionTable | None:
+        """Table of the candidates among which held-out error chose; None without a choice."""
+        return self._trained("selection_").selection
+
+    @property
     def n_iter_(self) -> int:
         """Number of iterations."""
         return len(self._trained("n_iter_").history["loss"])
@@ -380,7 +410,8 @@ class LipschitzEstimator(ABC, BaseEstimator):
         -------
         array, (rows, outputs, features)
             In units of y per unit of X. No row's operator norm exceeds `certificate_.value`,
-            except with `scaling="paper"`, whose bound is per unit of x/‖x‖.
+            except with `scaling="paper"`, whose bound is per unit of x/‖x‖. Derivatives by
+            a clipped input, and those of a clipped output, are zero.
         """
         check_is_fitted(self)
         return self.model_.jacobian(self._validated(X, reset=False))
@@ -422,13 +453,24 @@ class LipschitzEstimator(ABC, BaseEstimator):
         name: str | None = None,
         jacobian: bool = False,
         units: Mapping[str, str] | None = None,
+        saturation: bool = True,
     ) -> list[Path]:
         """Write the fitted model for where it will run: C, ONNX, CasADi, PyTorch or NumPy.
 
-        The file includes the scaling, and the bound is proved for the rounded numbers in it. A
-        classifier exports its logits. See `greatcircle.export.export`.
+        The file includes the scaling and, unless `saturation` is False, the clipping of inputs and
+        outputs. The bound is proved for the rounded numbers in it. A classifier exports its logits.
+        See `greatcircle.export.export`.
         """
-        return export(self, path, to=to, dtype=dtype, name=name, jacobian=jacobian, units=units)
+        return export(
+            self,
+            path,
+            to=to,
+            dtype=dtype,
+            name=name,
+            jacobian=jacobian,
+            units=units,
+            saturation=saturation,
+        )
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__

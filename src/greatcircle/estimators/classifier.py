@@ -38,8 +38,11 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     Parameters
     ----------
     hidden_layer_sizes
-        Units of each hidden layer; "auto" is (100,).
-    activation, method, scaling, radius, max_iter, tol, batch_size, warm_start, checkpoint
+        Units of each hidden layer; "auto" chooses by held-out log-loss, or is (100,) without a
+        selection.
+    activation, method, scaling, radius, selection, cv, target_gain, ensemble, max_iter
+        As for `LipschitzRegressor`.
+    tol, batch_size, warm_start, checkpoint
         As for `LipschitzRegressor`.
     checkpoint_interval, resume, callbacks, verbose, dtype, random_state
         As for `LipschitzRegressor`.
@@ -56,7 +59,9 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     ----------
     classes_ : array of the labels, in order
         Numbers, bools or text. Whole numbers up to 64 bits are compared exactly, never as float64.
-    weights_, network_, scaling_, history_, n_iter_, loss_, outcome_, reason_, certificate_
+    weights_, network_, scaling_, history_, selection_, n_iter_
+        As for `LipschitzRegressor`.
+    loss_, outcome_, reason_, certificate_
         As for `LipschitzRegressor`.
 
     Examples
@@ -75,15 +80,16 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     def _checks_of_targets(self) -> dict[str, Any]:
         return {}
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
         """Train on rows X and labels y.
 
         Parameters
         ----------
-        X, y, sample_weight
+        X, y, sample_weight, groups
             As for `LipschitzRegressor.fit`.
         """
-        return super().fit(X, exact_labels(y) if isinstance(X, np.memmap) else y, sample_weight)
+        labels = exact_labels(y) if isinstance(X, np.memmap) else y
+        return super().fit(X, labels, sample_weight, groups)
 
     def _rows(
         self, X: Any, y: Any, sample_weight: Any = None, *, reset: bool, classes: Any = None
@@ -145,7 +151,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
 
         One-hot rows have norm one. A single column of 0 and 1 has less, which is close enough.
         """
-        target_gain = 1 / (LOGITS * outputs**0.5)
+        target_gain = settings.initialisation.target_gain or 1 / (LOGITS * outputs**0.5)
         return settings.initialisation._replace(centred=False, target_gain=target_gain)
 
     def _strata(self, rows: Rows) -> np.ndarray | None:

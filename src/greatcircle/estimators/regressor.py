@@ -1,5 +1,7 @@
 """The regressor: a scikit-learn estimator with a known Lipschitz bound."""
 
+from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -8,8 +10,10 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from greatcircle.data.checks import TEXT_TARGETS
 from greatcircle.estimators.base import LipschitzEstimator
 from greatcircle.model import Model
+from greatcircle.network.activations import Activation
 from greatcircle.objective import losses
 from greatcircle.objective.losses import Loss, Squared
+from greatcircle.optimise.record import Record
 from greatcircle.training.data import Names
 
 __all__ = ["LipschitzRegressor"]
@@ -23,7 +27,8 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     Parameters
     ----------
     hidden_layer_sizes
-        Units of each hidden layer; "auto" is the paper's (25, 30, 15).
+        Units of each hidden layer; "auto" chooses by held-out error, or is the paper's
+        (25, 30, 15) without a selection.
     activation
         One of `greatcircle.activations.ACTIVATIONS`, or a declared `Activation`.
     method
@@ -44,8 +49,24 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         Frobenius norm of each weight matrix: one number, or one for each layer. None leaves it to
         the method. With another loss than the squared one, the radius of the last layer is
         multiplied by the scale of the targets.
+    selection
+        Whether held-out error chooses what is left open: target gain, hidden layers and number of
+        iterations (`docs/selection.md`). Only for `method="auto"`; False trains one network of the
+        default size.
+    cv
+        Rows to hold out for the choice. "auto": five folds up to 5,000 distinct rows, above that a
+        fifth of them. Or a number of folds, "time" for rows in time order, a splitter of
+        scikit-learn, or pairs of row numbers.
+    target_gain
+        Scaled targets relative to the initial outputs: larger means a lower bound and a stiffer
+        network. "auto" chooses by held-out error, or by a formula without a selection
+        (`docs/scaling.md`).
+    ensemble
+        Number of networks, trained from different initial weights, whose mean is the model, stored
+        as one network. "auto" is 4, or fewer where they would take longer than the choice; and 1
+        with given hidden layers, with a budget, or without a selection.
     max_iter
-        Largest number of iterations.
+        Largest number of iterations. None is 1000 with a selection and 200 without.
     tol
         Stop when ten iterations together gain less than this fraction of the loss; 0 never stops.
         None leaves it to the method: 2e-3 for "auto" and pairs, 0 for the paper's.
@@ -61,6 +82,13 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         Fraction of the rows to hold out; with data larger than memory, of 100,000 rows.
     n_iter_no_change
         Number of iterations to wait for a lower validation loss.
+    saturation
+        "outputs" clips each prediction to the range of its training targets, widened by a twentieth
+        on each side; "inputs" clips each input to its range in the training rows; "both" does both,
+        False neither. Clipping is 1-Lipschitz, so bounds remain valid; if inputs are clipped, the
+        bound inside their box holds everywhere (`docs/certificates.md`). "auto" is "outputs" for
+        method="auto" and rows in memory, and False otherwise. Not for data larger than memory,
+        and for `scaling="paper"` only "outputs".
     warm_start
         Whether `fit` continues from the weights, the scaling and the direction state of the last
         fit.
@@ -96,7 +124,9 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     scaling_ : Scaling
     target_names_ : tuple of str, empty if the targets have no names
     history_ : History
-        Table of the iterations, a dict of columns.
+        Table of the iterations, a dict of columns; of an ensemble, those of its first network.
+    selection_ : SelectionTable or None
+        Table of the candidates, a dict of columns.
     n_iter_ : int
     loss_ : float, in the units of y if the loss has units
     outcome_, reason_ : str
@@ -107,10 +137,69 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     >>> from greatcircle import LipschitzRegressor
     >>> from greatcircle.datasets import ground_effect
     >>> table = ground_effect.generate(2000)
-    >>> model = LipschitzRegressor(max_iter=20, random_state=0).fit(table.X, table.y)
+    >>> model = LipschitzRegressor((25, 30, 15), max_iter=20, random_state=0).fit(table.X, table.y)
     >>> model.predict(table.X).shape
     (2000, 3)
     """
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Sequence[int] | str = "auto",
+        activation: str | Activation = "relu",
+        *,
+        method: str | tuple[Any, Any] = "auto",
+        scaling: str | None = None,
+        lipschitz: float | None = None,
+        loss: str | Loss = "auto",
+        radius: float | Sequence[float] | None = None,
+        selection: bool = True,
+        cv: Any = "auto",
+        target_gain: float | str = "auto",
+        ensemble: int | str = "auto",
+        max_iter: int | None = None,
+        tol: float | None = None,
+        batch_size: int | str | None = "auto",
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 10,
+        saturation: str | bool = "auto",
+        warm_start: bool = False,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_interval: float = 60.0,
+        resume: bool = False,
+        callbacks: Sequence[Callable[[Record], Any]] = (),
+        verbose: bool = False,
+        dtype: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            hidden_layer_sizes,
+            activation,
+            method=method,
+            scaling=scaling,
+            lipschitz=lipschitz,
+            loss=loss,
+            radius=radius,
+            selection=selection,
+            cv=cv,
+            target_gain=target_gain,
+            ensemble=ensemble,
+            max_iter=max_iter,
+            tol=tol,
+            batch_size=batch_size,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            warm_start=warm_start,
+            checkpoint=checkpoint,
+            checkpoint_interval=checkpoint_interval,
+            resume=resume,
+            callbacks=callbacks,
+            verbose=verbose,
+            dtype=dtype,
+            random_state=random_state,
+        )
+        self.saturation = saturation
 
     def _default_sizes(self) -> tuple[int, ...]:
         return (25, 30, 15)

@@ -17,6 +17,8 @@ def html(model: Model) -> str:
         ("network", f"{'-'.join(map(str, model.sizes))}, {_parameters(model)} parameters"),
         ("Lipschitz bound", f"{model.certificate.value:.4g}"),
     ]
+    if model.saturation.kind:
+        facts.append(("saturation", str(model.saturation)))
     plot = ""
     if training := model.training:
         history = training.history

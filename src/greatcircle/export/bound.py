@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from greatcircle import certificate as certificates
-from greatcircle.certificate import Certificate
+from greatcircle.certificate import Box, Certificate
 from greatcircle.export.parameters import Parameters
 
 __all__ = ["proved_bound"]
@@ -53,10 +53,14 @@ def _with_margin(
         certificate,
         value=certificate.value * (1 + margin),
         multipliers=tuple(m / (1 + growth) ** (2 * i) for i, m in multipliers),
-        slopes=tuple(
+        # Those in a box are already wider than the rounded constants of an activation need.
+        slopes=certificate.slopes
+        if certificate.box is not None
+        else tuple(
             np.column_stack([np.minimum(s[:, 0], low), np.maximum(s[:, 1], high)])
             for s in certificate.slopes
         ),
+        box=_box(certificate, parameters),
         scale=_scale(certificate, parameters),
         gain=float(parameters.output_scale),
         digest=certificates.digest(parameters.matrices, parameters.biases),
@@ -67,7 +71,22 @@ def _with_margin(
 def _scale(certificate: Certificate, parameters: Parameters) -> np.ndarray:
     if parameters.normalise:  # not a number of the file: it depends on ‖x‖
         return certificate.scale
-    return parameters.input_scale.astype(np.float64)
+    # An input that is clipped to one number stays so.
+    return np.where(certificate.scale == 0, 0.0, parameters.input_scale.astype(np.float64))
+
+
+def _box(certificate: Certificate, parameters: Parameters) -> Box | None:
+    """Return the box of all inputs, clipped as in the file."""
+    if certificate.box is None:
+        return None
+    model = parameters.model
+    return replace(
+        certificate.box,
+        shift=model.scaling.shift,
+        scale=parameters.input_scale.astype(np.float64),
+        lower=model.saturation.lower,
+        upper=model.saturation.upper,
+    )
 
 
 def _slopes(parameters: Parameters) -> tuple[float, float]:
@@ -83,6 +102,8 @@ def _slopes(parameters: Parameters) -> tuple[float, float]:
 
 def _tight(certificate: Certificate, parameters: Parameters, slopes: tuple[float, float]) -> float:
     """Return the best bound of the rounded numbers."""
+    if certificate.box is not None:
+        return certificates.tight(parameters.model).value
     matrices = [w.astype(np.float64) for w in parameters.matrices]
     matrices[0] = _scale(certificate, parameters)[:, None] * matrices[0]
     matrices[-1] = matrices[-1] * float(parameters.output_scale)

@@ -165,14 +165,20 @@ def _self_test(model: RoundedModel) -> dict[str, Any]:
 
 
 def _distances_to_kink(parameters: Parameters, x: np.ndarray) -> np.ndarray:
-    """Return for each row the smallest |z| of a hidden unit."""
+    """Return for each row the smallest |z| of a hidden unit, or distance to an end of a range."""
     model = parameters.model
-    h, nearest = model.scaling.inputs(x), np.full(len(x), np.inf)
+    limits = model.saturation
+    h, nearest = model.scaling.inputs(limits.inputs(x)), np.full(len(x), np.inf)
     biases = model.biases or [np.zeros(1)] * len(model.matrices)
     for w, b in zip(model.matrices[:-1], biases[:-1], strict=True):
         z = h @ w + b
         nearest = np.minimum(nearest, np.min(np.abs(z), axis=1))
         h = parameters.activation(z)
+    if limits.output_lower is not None and limits.output_upper is not None:
+        y = model.unsaturated().outputs(limits.inputs(x))
+        unit = np.maximum(limits.output_upper - limits.output_lower, 1e-300)
+        gaps = np.minimum(np.abs(y - limits.output_lower), np.abs(y - limits.output_upper)) / unit
+        nearest = np.minimum(nearest, np.min(gaps, axis=1))
     return nearest
 
 

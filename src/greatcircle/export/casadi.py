@@ -62,7 +62,13 @@ def function(model: RoundedModel) -> Any:
     casadi = require("casadi", "casadi", "export to CasADi")
     p = model.parameters
     x = casadi.MX.sym("x", model.sizes[0])
-    h = _normalised(casadi, x) if p.normalise else (x - p.input_shift) * p.input_scale
+    # A NaN or an infinity in x makes outputs and derivatives NaN: `fmax` and others would lose it.
+    is_finite = casadi.sum1(casadi.fabs(x) <= sys.float_info.max) >= model.sizes[0]
+    guard = casadi.if_else(is_finite, 1.0, math.nan)
+    limits = p.saturation
+    # Otherwise clipping the inputs would lose it in derivatives.
+    clipped = _clipped(casadi, x * guard if limits.clips_inputs else x, limits.lower, limits.upper)
+    h = _normalised(casadi, clipped) if p.normalise else (clipped - p.input_shift) * p.input_scale
     for i, w in enumerate(p.matrices):
         h = casadi.mtimes(casadi.DM(w.T), h)
         if p.biases is not None:
@@ -70,10 +76,21 @@ def function(model: RoundedModel) -> Any:
         if i < len(p.matrices) - 1:
             h = model.function.evaluate(_operations(casadi), {"z": h})
     y = h * float(p.output_scale) + casadi.DM(p.output_shift)
-    # A NaN or an infinity in x makes outputs and derivatives NaN: `fmax` and others would lose it.
-    is_finite = casadi.sum1(casadi.fabs(x) <= sys.float_info.max) >= model.sizes[0]
-    y = y * casadi.if_else(is_finite, 1.0, math.nan)
-    return casadi.Function(model.name, [x], [y], ["x"], ["y"])
+    y = _clipped(casadi, y, limits.output_lower, limits.output_upper)
+    return casadi.Function(model.name, [x], [y * guard], ["x"], ["y"])
+
+
+def _clipped(casadi: Any, values: Any, lower: np.ndarray | None, upper: np.ndarray | None) -> Any:
+    """Return clipped values, or the values as they are without intervals.
+
+    Derivatives are zero outside, and one at the ends, where those of `fmin` and `fmax` are a half.
+    As products, unlike those of `if_else`, they keep NaN.
+    """
+    if lower is None or upper is None:
+        return values
+    is_inside = (values >= lower) * (values <= upper) * casadi.DM((lower < upper).astype(float))
+    nearest = casadi.if_else(values < lower, casadi.DM(lower), casadi.DM(upper))
+    return is_inside * values + (1 - is_inside) * nearest
 
 
 def _normalised(casadi: Any, x: Any) -> Any:

@@ -111,7 +111,8 @@ def _network(g: _Graph, model: RoundedModel, jacobian: bool) -> tuple[str, str]:
     p = model.parameters
     # Zero for a row of finite numbers, otherwise NaN: runtimes may lose a NaN in an activation.
     guard = g.summed(g.node("Mul", "x", g.constant(0.0)), 1)
-    h, chain = (_normalised if p.normalise else _scaled)(g, p, guard)
+    x = _clipped(g, "x", p.saturation.lower, p.saturation.upper)
+    h, chain = _normalised(g, guard) if p.normalise else _scaled(g, p, x, guard)
     slopes = []
     for i, w in enumerate(p.matrices):
         layer = g.in_precision(w.dtype)
@@ -127,24 +128,49 @@ def _network(g: _Graph, model: RoundedModel, jacobian: bool) -> tuple[str, str]:
                 slopes.append(cast(_evaluated(layer, factor, model.derivative, {"z": z, "a": a})))
     output_scale = g.node("Add", guard, g.constant(p.output_scale))
     y = g.node("Add", g.node("Mul", h, output_scale), g.constant(p.output_shift))
+    limits = p.saturation
+    clipped = _clipped(g, y, limits.output_lower, limits.output_upper)
+    if limits.clips_outputs:  # a runtime may lose a NaN in a minimum
+        clipped = g.node("Add", guard, clipped)
     if not jacobian:
-        return y, ""
+        return clipped, ""
     # Backwards, (rows, outputs, units): there are usually fewer outputs than inputs.
     product = g.constant(p.matrices[-1].T[None])
     product = g.node("Mul", product, g.unsqueezed(output_scale, 1))
     for w, slope in zip(p.matrices[-2::-1], slopes[::-1], strict=True):
         product = g.node("Mul", product, g.unsqueezed(slope, 1))
         product = g.node("MatMul", product, g.constant(w.T))
-    return y, chain(product)
+    derivatives = chain(product)
+    for axis, values, lower, upper in (
+        (1, "x", limits.lower, limits.upper),
+        (2, y, limits.output_lower, limits.output_upper),
+    ):
+        if lower is not None and upper is not None:
+            moves, zero = _is_inside(g, values, lower, upper), g.unsqueezed(guard, 1)
+            derivatives = g.node("Where", g.unsqueezed(moves, axis), derivatives, zero)
+    return clipped, derivatives
 
 
 Chain = Callable[[str], str]
 """Convert derivatives by the scaled inputs to derivatives by the inputs (chain rule)."""
 
 
-def _scaled(g: _Graph, p: Parameters, guard: str) -> tuple[str, Chain]:
+def _clipped(g: _Graph, values: str, lower: np.ndarray | None, upper: np.ndarray | None) -> str:
+    """Return clipped values, or the values as they are without intervals."""
+    if lower is None or upper is None:
+        return values
+    return g.node("Min", g.node("Max", values, g.constant(lower)), g.constant(upper))
+
+
+def _is_inside(g: _Graph, values: str, lower: np.ndarray, upper: np.ndarray) -> str:
+    """Return which values move if they are clipped; an interval of one number has no inside."""
+    above = g.node("GreaterOrEqual", values, g.constant(np.where(lower < upper, lower, np.inf)))
+    return g.node("And", above, g.node("LessOrEqual", values, g.constant(upper)))
+
+
+def _scaled(g: _Graph, p: Parameters, x: str, guard: str) -> tuple[str, Chain]:
     """Return shifted and scaled inputs, and the chain rule for them."""
-    first, x = g.in_precision(p.first_dtype), "x"
+    first = g.in_precision(p.first_dtype)
     if p.has_double_first_layer:
         x, guard = first.cast(x), first.cast(guard)
     h = g.node("Sub", x, first.constant(p.input_shift))
@@ -159,7 +185,7 @@ def _scaled(g: _Graph, p: Parameters, guard: str) -> tuple[str, Chain]:
     return g.node("Mul", h, scale), chain
 
 
-def _normalised(g: _Graph, p: Parameters, guard: str) -> tuple[str, Chain]:
+def _normalised(g: _Graph, guard: str) -> tuple[str, Chain]:
     """Return rows divided by their norms, and the chain rule for them.
 
     A norm is kept as two factors, whose product may overflow.

@@ -1,8 +1,9 @@
 """The numbers of an exported file: those of a model, rounded to the precision of the file.
 
+    x = x clipped to saturation.lower, saturation.upper         if inputs are clipped
     z = ((x − input_shift) − shift_remainder) · input_scale     or x/‖x‖ for the scaling "paper"
     h = ρ(h W + b)                                              for each hidden layer
-    y = (h W + b) · output_scale + output_shift
+    y = (h W + b) · output_scale + output_shift                 clipped likewise
 
 The shift is not folded into the first bias: where an input is large compared with its spread, the
 difference would be lost to rounding. In float32 `shift_remainder` is the rounding error of the
@@ -11,6 +12,7 @@ shift.
 Far from the data the first layer sums large numbers, and their rounding errors are large too. An
 activation that grows keeps them small compared with its values; a bounded one does not. In float32
 files the first layer before a bounded activation therefore is stored, and computed, in float64.
+Inputs are clipped before that, in the precision of the file.
 """
 
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from greatcircle.data.saturation import Saturation
 from greatcircle.data.scaling import Scaling
 from greatcircle.export.formula import NUMPY
 from greatcircle.export.trace import derivative_of
@@ -47,6 +50,8 @@ class Parameters:
         One factor, and a shift of each output.
     activation
         Activation of the hidden layers.
+    saturation
+        Intervals of inputs and outputs, in the precision of the file.
     """
 
     dtype: np.dtype
@@ -59,6 +64,7 @@ class Parameters:
     output_scale: np.ndarray
     output_shift: np.ndarray
     activation: Activation
+    saturation: Saturation
 
     @property
     def first_dtype(self) -> np.dtype:
@@ -117,7 +123,13 @@ class Parameters:
         if self.biases is not None:
             pairs = zip(layers, self.biases, strict=True)
             layers = [np.vstack([w, b.astype(np.float64)]) for w, b in pairs]
-        return Model(tuple(layers), self.biases is not None, self.activation, scaling)
+        return Model(
+            tuple(layers),
+            self.biases is not None,
+            self.activation,
+            scaling,
+            saturation=self.saturation.converted(lambda _, end: end.astype(np.float64)),
+        )
 
 
 class Rounding:
@@ -168,4 +180,6 @@ def rounded_parameters(model: Model, dtype: np.dtype) -> Parameters:
         output_scale=rounding("the scale of the targets", 1 / scaling.factor, factor=True),
         output_shift=rounding("the shift of a target", scaling.target_shift),
         activation=model.activation,
+        # Rounding to nearest keeps the order of two ends.
+        saturation=model.saturation.converted(rounding),
     )

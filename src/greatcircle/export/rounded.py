@@ -67,7 +67,8 @@ class RoundedModel:
         return self.parameters.sizes
 
     def metadata(self) -> dict[str, Any]:
-        """Return names, units, bound and origin, for JSON."""
+        """Return names, units, ranges, bound and origin, for JSON."""
+        saturation = self.parameters.saturation
         return {
             "name": self.name,
             "written_by": f"greatcircle {__version__}",
@@ -78,6 +79,8 @@ class RoundedModel:
             "sizes": list(self.sizes),
             "activation": self.parameters.activation.name,
             "dtype": self.dtype.name,
+            "input_ranges": _ranges(saturation.lower, saturation.upper),
+            "output_ranges": _ranges(saturation.output_lower, saturation.output_upper),
             "lipschitz": self.bound,
             "lipschitz_holds": self.certificate.holds,
             "lipschitz_method": self.certificate.method,
@@ -116,6 +119,11 @@ def round_model(
         certificate=model.certificate,
         bound=bound,
     )
+
+
+def _ranges(lower: np.ndarray | None, upper: np.ndarray | None) -> list[list[float]] | None:
+    """Return the two ends of each interval, or None if nothing is clipped."""
+    return None if lower is None or upper is None else np.stack([lower, upper], axis=1).tolist()
 
 
 def _input_names(model: Model) -> tuple[str, ...]:

@@ -32,9 +32,18 @@ def plain(text: str) -> str:
     return shown
 
 
-def table(names: tuple[str, ...], units: dict[str, str]) -> list[str]:
-    """Return a line for each input or output: number, name, unit."""
-    return [
+def table(
+    names: tuple[str, ...],
+    units: dict[str, str],
+    lower: np.ndarray | None,
+    upper: np.ndarray | None,
+) -> list[str]:
+    """Return a line for each input or output: number, name, unit, and its range if clipped."""
+    lines = [
         f"  {i:3d}  {plain(name)}" + (f" [{plain(units[name])}]" if name in units else "")
         for i, name in enumerate(names)
     ]
+    if lower is None or upper is None:
+        return lines
+    ranges = zip(lines, lower, upper, strict=True)
+    return [f"{line}, clipped to {literal(a)} ... {literal(b)}" for line, a, b in ranges]

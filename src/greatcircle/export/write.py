@@ -9,6 +9,7 @@ from greatcircle._runtime.atomic import atomic_write, writable_path
 from greatcircle.export.formats import EXPORTERS, FORMATS
 from greatcircle.export.names import checked_name
 from greatcircle.export.rounded import round_model
+from greatcircle.model import as_model
 
 __all__ = ["export"]
 
@@ -25,6 +26,7 @@ def export(
     name: str | None = None,
     jacobian: bool = False,
     units: Mapping[str, str] | None = None,
+    saturation: bool = True,
 ) -> list[Path]:
     """Write a fitted model to C, ONNX, CasADi, PyTorch or NumPy.
 
@@ -46,6 +48,10 @@ def export(
         For ONNX: whether the Jacobian is a second output. The other formats always provide it.
     units
         Units of some inputs and outputs by their names, for comments and metadata.
+    saturation
+        Whether the file clips inputs and outputs as the model does. Where they are clipped,
+        derivatives are zero, which stalls an optimiser: False omits the clipping, and proves the
+        bound of the function without it.
 
     Returns
     -------
@@ -59,6 +65,7 @@ def export(
     path, to = _checked(path, to)
     exporter = EXPORTERS[to]
     name = checked_name(name, path.stem, to)
+    model = as_model(model) if saturation else as_model(model).unsaturated()
     rounded = round_model(model, name=name, dtype=dtype, units=units)
     files = exporter.files(rounded, path, jacobian=jacobian)
     for file, content in files.items():

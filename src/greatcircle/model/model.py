@@ -3,13 +3,14 @@
 Prediction, certificates, storage, export, figures and reports start from this record, and none of
 them needs JAX. An estimator makes one in `fit`; `storage.load` reads one from a file.
 
+    x = x clipped to the input box          if the saturation has one
     z = (x − shift) / spread / divisor      or x/‖x‖ for the scaling "paper"
     h = ρ(h W + b)                          for each hidden layer
-    y = (h W + b) / factor + target_shift
+    y = (h W + b) / factor + target_shift   clipped, if the saturation has a range of outputs
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,9 @@ from numpy.typing import ArrayLike
 
 from greatcircle.certificate.lipsdp import tight
 from greatcircle.certificate.proof import Certificate
+from greatcircle.data.saturation import UNSATURATED, Saturation
 from greatcircle.data.scaling import Scaling
+from greatcircle.model.selection import SelectionTable
 from greatcircle.network.activations.builtin import Activation
 from greatcircle.optimise.history import History
 
@@ -39,6 +42,8 @@ class Training:
     """How training ended, in one word."""
     reason: str
     """Why it ended, in a sentence."""
+    selection: SelectionTable | None = None
+    """The candidates among which held-out error chose, or None."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,9 +72,14 @@ class Model:
     lipschitz
         The Lipschitz budget that the model was trained within, or None.
     training
-        How it was trained, or None.
+        How it was trained, or None; of several networks, how the first was.
+    networks
+        Number of networks of equal shape whose mean it is, side by side in its layers.
     known_certificate
         A certificate that was verified for this model; None computes one when it is first needed.
+    saturation
+        Intervals to which inputs and outputs are clipped. Inputs cannot be clipped with the scaling
+        "paper", whose bound depends on ‖x‖.
     """
 
     weights: tuple[np.ndarray, ...]
@@ -82,7 +92,17 @@ class Model:
     classes: np.ndarray | None = None
     lipschitz: float | None = None
     training: Training | None = None
+    networks: int = 1
     known_certificate: Certificate | None = None
+    saturation: Saturation = UNSATURATED
+
+    def __post_init__(self) -> None:
+        if self.saturation.clips_inputs and not self.scaling.is_global:
+            raise ValueError(
+                "the saturation has an input box, and the scaling is 'paper', whose bound is per "
+                "unit of x/‖x‖: clipping changes the direction of x; expected another scaling, or "
+                "a saturation of the outputs alone"
+            )
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -103,7 +123,8 @@ class Model:
     def certificate(self) -> Certificate:
         """`certificate.tight` of the model, in units of y per unit of X.
 
-        With the scaling "paper" it holds for ‖x‖ ≥ 1. For a classifier the outputs are logits.
+        With the scaling "paper" it holds for ‖x‖ ≥ 1. For a classifier the outputs are logits. If
+        inputs are clipped, it is the bound inside the box, which holds everywhere.
         """
         return tight(self) if self.known_certificate is None else self.known_certificate
 
@@ -117,10 +138,11 @@ class Model:
         matrices, biases = self._float64_layers
         outputs = np.empty((len(rows), self.sizes[-1]))
         for chunk in _chunks(len(rows), max(self.sizes)):
-            h = self.scaling.inputs(rows[chunk])
+            h = self.scaling.inputs(self.saturation.inputs(rows[chunk]))
             for w, b in zip(matrices[:-1], biases[:-1], strict=True):
                 h = self.activation(h @ w + b)
-            outputs[chunk] = self.scaling.outputs(h @ matrices[-1] + biases[-1])
+            last = self.scaling.outputs(h @ matrices[-1] + biases[-1])
+            outputs[chunk] = self.saturation.outputs(last)
         return outputs
 
     def predict(self, X: ArrayLike) -> np.ndarray:
@@ -146,14 +168,16 @@ class Model:
         Returns
         -------
         array, (rows, outputs, inputs)
-            In units of y per unit of X; for a classifier, of the logits.
+            In units of y per unit of X; for a classifier, of the logits. Derivatives by a clipped
+            input, and those of a clipped output, are zero.
         """
         rows = self._checked(X)
         matrices, biases = self._float64_layers
         jacobian = np.empty((len(rows), self.sizes[-1], self.sizes[0]))
         # From the outputs back to the inputs: products with as few rows as there are outputs.
         for chunk in _chunks(len(rows), self.sizes[-1] * max(self.sizes)):
-            h, slopes = self.scaling.inputs(rows[chunk]), []
+            x, slopes = self.saturation.inputs(rows[chunk]), []
+            h = self.scaling.inputs(x)
             for w, b in zip(matrices[:-1], biases[:-1], strict=True):
                 z = h @ w + b
                 slopes.append(self.activation.slope(z))
@@ -161,8 +185,15 @@ class Model:
             product = np.tile(matrices[-1].T, (len(h), 1, 1))
             for w, slope in zip(matrices[-2::-1], slopes[::-1], strict=True):
                 product = (product * slope[:, None, :]) @ w.T
-            jacobian[chunk] = self.scaling.chained(product, rows[chunk])
+            last = self.scaling.outputs(h @ matrices[-1] + biases[-1])
+            chained = self.scaling.chained(product, x)
+            jacobian[chunk] = self.saturation.chained(chained, rows[chunk], last)
         return jacobian
+
+    def unsaturated(self) -> "Model":
+        """Return the model without clipping; its bound may be larger."""
+        known = None if self.saturation.clips_inputs else self.known_certificate
+        return replace(self, saturation=UNSATURATED, known_certificate=known)
 
     @cached_property
     def _float64_layers(self) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -5,6 +5,7 @@ Eq. (22), which the paper derives for the squared loss alone, gives a majorant f
 """
 
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Protocol, runtime_checkable
 
@@ -23,6 +24,7 @@ __all__ = [
     "Squared",
     "get",
     "of_columns",
+    "of_rows",
 ]
 
 
@@ -171,6 +173,12 @@ def get(choice: str | Loss) -> Loss:
 def of_columns(loss: Loss, outputs: Columns, targets: Columns) -> Float[Array, " rows"]:
     """Return the loss of each row of data, given as columns, as in the passes of a network."""
     return jax.vmap(loss.of_row, in_axes=1)(outputs, targets)
+
+
+@partial(jax.jit, static_argnums=0)
+def of_rows(loss: Loss, outputs: Array, targets: Array) -> Float[Array, " rows"]:
+    """Return the loss of each row of data, compiled once for each kind of loss."""
+    return of_columns(loss, outputs.T, targets.T)
 
 
 def _total(values: Row) -> Scalar:

@@ -141,8 +141,8 @@ class Problem(eqx.Module):
             for part in data_rows.chunks(len(inputs)):
                 x, y = (np.asarray(values[part], np.float64) for values in (inputs, targets))
                 criterion.check(y)
-                row_losses = np.asarray(_row_losses(criterion, np.zeros_like(y), y))
-                loss_of_zero += float(sample_weight[part] @ row_losses)
+                of_zero = np.asarray(losses.of_rows(criterion, np.zeros_like(y), y))
+                loss_of_zero += float(sample_weight[part] @ of_zero)
                 mean_square += float(sample_weight[part] @ np.sum(x**2, axis=1))
         columns_first = chunks.at_once(len(inputs))
         with precision(dtype):
@@ -424,12 +424,6 @@ def _second_moments(problem: Problem, cache: _Backward) -> tuple[Array, Array, A
         sphere.stacked([s @ s.T for s in slopes]),
         jnp.sum(slopes[-1] ** 2),
     )
-
-
-@partial(jax.jit, static_argnums=0)
-def _row_losses(criterion: Loss, outputs: Array, targets: Array) -> Float[Array, " rows"]:
-    """Return the loss of each row, compiled once for each kind of loss."""
-    return losses.of_columns(criterion, outputs.T, targets.T)
 
 
 @jax.jit

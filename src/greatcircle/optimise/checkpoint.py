@@ -23,7 +23,7 @@ from greatcircle._runtime.container import SUFFIX, pack, unpack
 from greatcircle.geometry.sphere import Tree
 from greatcircle.optimise.record import Record
 
-__all__ = ["Checkpoint", "Saved", "fingerprint"]
+__all__ = ["Checkpoint", "Saved", "check_same", "fingerprint"]
 
 NAME = f"checkpoint{SUFFIX}"
 
@@ -121,12 +121,16 @@ class Checkpoint:
         object.__setattr__(self, "saved", saved)
         object.__setattr__(self, "_clock", _Clock())
         if self.fingerprint is not None and saved is not None:
-            _check_same(self.path, saved.fingerprint, self.fingerprint)
+            check_same(self.path, saved.fingerprint, self.fingerprint)
 
     @property
     def path(self) -> Path:
         """The file."""
         return Path(self.folder) / NAME
+
+    def within(self, name: str) -> "Checkpoint":
+        """Return the checkpoint of another run of the same fit, in a folder within this one."""
+        return replace(self, folder=Path(self.folder) / name)
 
     def bound_to(self, objective: Any, direction: Any, step: Any) -> "Checkpoint":
         """Return a copy with the fingerprint of the problem; keep a fingerprint that is given."""
@@ -200,7 +204,8 @@ def _read(path: Path) -> Saved:
         raise ValueError(f"cannot resume from {path}: {error}") from error
 
 
-def _check_same(path: Path, saved: Mapping[str, str], given: Mapping[str, str]) -> None:
+def check_same(path: Path, saved: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Raise ValueError unless the fingerprints of a file and of this fit are equal."""
     if differ := sorted(n for n in {*saved, *given} if saved.get(n) != given.get(n)):
         raise ValueError(
             f"{path} belongs to another fit, which differs in {', '.join(differ)}; use "

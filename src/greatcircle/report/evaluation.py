@@ -39,6 +39,16 @@ class Evaluation:
         """Sizes of the layers, as in "12-25-30-15-3"."""
         return "-".join(map(str, self.model.sizes))
 
+    @property
+    def trained_network(self) -> str:
+        """What the training history is about: the network, or the first of several."""
+        networks = self.model.networks
+        if networks == 1:
+            return f"network {self.network}"
+        inputs, *hidden, outputs = self.model.sizes
+        sizes = (inputs, *(units // networks for units in hidden), outputs)
+        return f"first of {networks} networks {'-'.join(map(str, sizes))}"
+
     @cached_property
     def confusion(self) -> Confusion | None:
         """Test rows by true and predicted class; None for a regressor."""
@@ -64,7 +74,7 @@ class Evaluation:
         start = loss[0] + history["actual"][0] if len(loss) else self.training.loss
         has_validation = not np.all(np.isnan(validation))
         return LearningCurves(
-            f"network {self.network}",
+            self.trained_network,
             np.concatenate([[start], loss])[None],
             np.concatenate([[np.nan], validation])[None] if has_validation else None,
             history["angle"][None],

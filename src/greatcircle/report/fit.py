@@ -6,15 +6,17 @@ from typing import Any
 from greatcircle.figures import model as drawing
 from greatcircle.figures.files import encode
 from greatcircle.figures.learning_curves import learning_curves
+from greatcircle.figures.selection import selection
 from greatcircle.report.evaluation import Evaluation
 from greatcircle.report.fit_sections import MAX_INPUTS, fit_sections, shown_targets, training_curves
 from greatcircle.report.page import Highlight, Report
 from greatcircle.report.render import render
 from greatcircle.report.results import FitDescription, format_number
+from greatcircle.report.selection import candidate_errors
 
 __all__ = ["FIGURES", "figures", "page"]
 
-FIGURES = ("training", "lipschitz", "slices", "confusion", "predicted", "residuals")
+FIGURES = ("training", "selection", "lipschitz", "slices", "confusion", "predicted", "residuals")
 """Names of all figures, without suffix; which of them are drawn depends on the model."""
 
 MAX_OUTPUTS = 6
@@ -29,6 +31,9 @@ def figures(evaluation: Evaluation, description: FitDescription) -> dict[str, by
         "lipschitz": drawing.bars(bounds.bars, bounds.unit),
         "slices": drawing.slices(table.most_important(MAX_INPUTS, MAX_OUTPUTS)),
     }
+    candidates = evaluation.training.selection
+    if candidates is not None and (errors := candidate_errors(candidates, description.loss)):
+        drawn["selection"] = selection(errors)
     if evaluation.confusion is not None:
         drawn["confusion"] = drawing.confusion(evaluation.confusion)
     else:
@@ -49,10 +54,12 @@ def page(
     """Return the report as an HTML file; `results` is the content of `results.json`."""
     targets = ", ".join(description.targets[:4]) + (" …" if len(description.targets) > 4 else "")
     which = "later rows" if description.split == "time" else "other rows, chosen at random"
+    networks = evaluation.model.networks
+    average = f" (the average of {networks} networks)" if networks > 1 else ""
     report = Report(
         title=f"{targets} from {description.file}",
-        lead=f"A network with a certified Lipschitz bound, {evaluation.network}, trained on "
-        f"{len(evaluation.train.rows)} rows and tested on {len(evaluation.test.rows)} {which}.",
+        lead=f"A network with a certified Lipschitz bound, {evaluation.network}{average}, trained "
+        f"on {len(evaluation.train.rows)} rows and tested on {len(evaluation.test.rows)} {which}.",
         highlights=_highlights(evaluation, results),
         sections=fit_sections(evaluation, description, results),
         command=command,

@@ -1,4 +1,4 @@
-"""Sections of the page of a fit: errors, training, predictions, residuals, bounds, slices."""
+"""Sections of the page of a fit: errors, training, choice, predictions, bounds, slices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +18,7 @@ from greatcircle.report.results import (
     class_rows,
     error_rows,
 )
+from greatcircle.report.selection import selection_section
 
 __all__ = ["MAX_INPUTS", "fit_sections", "shown_targets", "training_curves"]
 
@@ -39,15 +40,17 @@ def fit_sections(
     return [
         _error_section(results),
         _training_section(evaluation, description),
+        *_selection_sections(evaluation, description, results),
         *details,
         _bound_section(evaluation),
+        *_saturation_sections(evaluation, results),
         _slice_section(evaluation),
     ]
 
 
 def training_curves(evaluation: Evaluation, description: FitDescription) -> LearningCurves:
     """Return the learning curves with the definition of the loss on the axis."""
-    is_squared = evaluation.model.classes is None and description.parameters.get("loss") != "huber"
+    is_squared = description.loss == "squared"
     return evaluation.learning_curves("loss, ½ mean ‖error‖²" if is_squared else "loss")
 
 
@@ -88,14 +91,27 @@ def _training_section(evaluation: Evaluation, description: FitDescription) -> Se
     # The section already has a heading.
     curves = replace(training_curves(evaluation, description), title="")
     train = curves.train[0]
+    networks = evaluation.model.networks
+    which = f" These are the curves of the first of {networks} networks." if networks > 1 else ""
     chart = Chart(
         curve_charts.learning_curves(curves),
         "Loss after each iteration, and the angle by which the weights turned. The angle is "
-        "computed; there is no learning rate.",
+        f"computed; there is no learning rate.{which}",
         f"The training loss falls from {train[0]:.4g} to {train[-1]:.4g} in {len(train) - 1} "
         "iterations.",
     )
     return Section("Training", f"End of training: {evaluation.training.reason}.", charts=[chart])
+
+
+def _selection_sections(
+    evaluation: Evaluation, description: FitDescription, results: Mapping[str, Any]
+) -> list[Section]:
+    """Return a section on the candidates if held-out error chose among them."""
+    table = evaluation.training.selection
+    if table is None:
+        return []
+    unit = evaluation.bounds.unit
+    return [selection_section(table, description.loss, results["selection"], unit)]
 
 
 def _confusion_section(table: Confusion) -> Section:
@@ -158,6 +174,24 @@ def _bound_section(evaluation: Evaluation) -> Section:
         "; ".join(f"{bar.name} {bar.value:.4g}" for bar in bounds.bars),
     )
     return Section("Lipschitz bounds", text, charts=[chart])
+
+
+def _saturation_sections(evaluation: Evaluation, results: Mapping[str, Any]) -> list[Section]:
+    """Return a section with the ranges of inputs and outputs if any are clipped."""
+    saturation, ranges = evaluation.model.saturation, results["saturation"]
+    if not saturation.kind:
+        return []
+    text = f"In this model {saturation}. Clipping moves no two numbers apart and raises no bound."
+    if saturation.clips_inputs:
+        text += " The certified bound is that inside the box, and it holds everywhere."
+    rows = [
+        (name, kind.removesuffix("s"), f"{low:.6g}", f"{high:.6g}")
+        for kind in ("inputs", "outputs")
+        for name, (low, high) in (ranges[kind] or {}).items()
+    ]
+    caption = "Range of each clipped input and output, in the units of the data."
+    table = TableBlock(("column", "kind", "from", "to"), rows, caption)
+    return [Section("Saturation", text, tables=[table])]
 
 
 def _slice_section(evaluation: Evaluation) -> Section:

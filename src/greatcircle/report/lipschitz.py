@@ -18,7 +18,7 @@ class LipschitzBounds(NamedTuple):
     """Bounds on the Lipschitz constant, in units of the outputs per `unit`."""
 
     a_priori: float
-    """Known before training: the budget, or ∏μ_i."""
+    """Known before training: the budget, or ∏μ_i (of an average, that of one network)."""
     operator_norms: float
     """∏‖W_i‖_op."""
     certified: float
@@ -49,7 +49,9 @@ def lipschitz_bounds(model: Model, inputs: np.ndarray) -> LipschitzBounds:
         a_priori = float(model.lipschitz)
     else:
         radii = [np.linalg.norm(np.asarray(w, np.float64)) for w in model.weights]
-        a_priori = scaling.bound(float(np.prod(radii)))
+        # Networks side by side have √n times the norm of each, and 1/√n times in the last layer.
+        excess = model.networks ** ((len(radii) - 2) / 2)
+        a_priori = scaling.bound(float(np.prod(radii)) / excess)
     return LipschitzBounds(
         a_priori,
         certificate.spectral(model).value,

@@ -1,13 +1,15 @@
 """Results of a fit: the content of `results.json`, and its tables as text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from greatcircle._runtime import versions
+from greatcircle.model import Model
 from greatcircle.report.evaluation import Evaluation
+from greatcircle.report.selection import selection_results
 
 __all__ = [
     "CLASS_HEADINGS",
@@ -41,6 +43,14 @@ class FitDescription:
     parameters: Mapping[str, Any]
     """Parameters of the estimator."""
 
+    @property
+    def loss(self) -> str:
+        """Name of the loss: "squared", "huber", or "cross-entropy" of a classifier."""
+        if self.estimator == "LipschitzClassifier":
+            return "cross-entropy"
+        loss = self.parameters.get("loss", "auto")
+        return "squared" if loss == "auto" else str(loss)
+
 
 def results(evaluation: Evaluation, description: FitDescription) -> dict[str, Any]:
     """Return the content of `results.json`."""
@@ -67,6 +77,7 @@ def results(evaluation: Evaluation, description: FitDescription) -> dict[str, An
         "estimator": description.estimator,
         "parameters": dict(description.parameters),
         "network": list(evaluation.model.sizes),
+        "networks": evaluation.model.networks,
         "metrics": evaluation.metrics(),
         "lipschitz": {
             "a_priori": bounds.a_priori,
@@ -76,6 +87,7 @@ def results(evaluation: Evaluation, description: FitDescription) -> dict[str, An
             "per_standard_deviation": bounds.per_deviation,
             "unit": f"units of the outputs per {bounds.unit}",
         },
+        "saturation": _ranges(evaluation.model, description),
         "training": {
             "iterations": len(training.history["iteration"]),
             "seconds": float(training.history["seconds"].sum()),
@@ -83,10 +95,28 @@ def results(evaluation: Evaluation, description: FitDescription) -> dict[str, An
             "outcome": training.outcome,
             "reason": training.reason,
         },
+        "selection": selection_results(evaluation.model, description.parameters),
         "history": {
             name: [value if np.isfinite(value) else None for value in column.tolist()]
             for name, column in training.history.items()
         },
+    }
+
+
+def _ranges(model: Model, description: FitDescription) -> dict[str, Any]:
+    """Return what is clipped, and the range of each input and output by name."""
+    saturation = model.saturation
+
+    def by_name(names: Sequence[str], lower: Any, upper: Any) -> dict[str, list[float]] | None:
+        if lower is None:
+            return None
+        ends = zip(names, lower, upper, strict=True)
+        return {name: [float(low), float(high)] for name, low, high in ends}
+
+    return {
+        "kind": saturation.kind or "none",
+        "inputs": by_name(description.inputs, saturation.lower, saturation.upper),
+        "outputs": by_name(description.targets, saturation.output_lower, saturation.output_upper),
     }
 
 

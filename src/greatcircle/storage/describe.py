@@ -8,7 +8,7 @@ import numpy as np
 
 from greatcircle._runtime.container import Tensors, Texts
 from greatcircle._runtime.versions import versions
-from greatcircle.model import Model
+from greatcircle.model import Model, SelectionTable
 from greatcircle.network.activations.builtin import ACTIVATIONS
 from greatcircle.optimise.record import Record
 from greatcircle.storage.floats import encode_float
@@ -38,6 +38,9 @@ def describe(model: Model, *, certified: bool = True) -> tuple[Tensors, Texts]:
     tensors["radii"] = radii(model.weights)
     for name in ("shift", "spread", "divisor", "target_shift", "factor"):
         tensors[f"scaling.{name}"] = np.asarray(getattr(scaling, name), np.float64)
+    for name, ends in vars(model.saturation).items():
+        if ends is not None:
+            tensors[f"saturation.{name}"] = np.asarray(ends, np.float64)
     network = {
         "sizes": list(model.sizes),
         "activation": model.activation.name,
@@ -50,11 +53,15 @@ def describe(model: Model, *, certified: bool = True) -> tuple[Tensors, Texts]:
         "versions": _json(versions()),
     }
     if model.training is not None:
+        if model.training.selection is not None:
+            texts["selection"] = _json(_selection(model.training.selection))
         tensors |= {f"history.{name}": model.training.history[name] for name in Record._fields}
     if certified:
         certificate = model.certificate
         tensors |= {f"certificate.{i}": m for i, m in enumerate(certificate.multipliers)}
         tensors["certificate.scale"] = certificate.scale
+        if certificate.box is not None:
+            tensors |= {f"certificate.slopes.{i}": s for i, s in enumerate(certificate.slopes)}
         texts["certificate"] = _json(
             {
                 "method": certificate.method,
@@ -80,6 +87,7 @@ def _fit(model: Model) -> dict[str, Any]:
         "feature_names_in": None if names is None else list(names),
         "target_names": list(model.target_names),
         "single_output": model.single_output,
+        "networks": model.networks,
         "lipschitz": None if model.lipschitz is None else encode_float(model.lipschitz),
     }
     if trained is not None:
@@ -90,6 +98,17 @@ def _fit(model: Model) -> dict[str, Any]:
             "reason": str(trained.reason),
         }
     return fit
+
+
+def _selection(table: SelectionTable) -> dict[str, Any]:
+    """Return the candidates as a list of JSON objects."""
+    rows = [row._asdict() for row in table.rows()]
+    return {
+        "candidates": [
+            {name: encode_float(v) if isinstance(v, float) else v for name, v in row.items()}
+            for row in rows
+        ]
+    }
 
 
 def _labels(classes: np.ndarray) -> dict[str, Any]:

@@ -6,6 +6,7 @@ shapes and ranges are checked, and the certificate is verified for the weights a
 
 import json
 import reprlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,9 +16,10 @@ from greatcircle._runtime.container import Tensors, Texts
 from greatcircle._runtime.dtypes import FLOATS
 from greatcircle.certificate.proof import Certificate
 from greatcircle.certificate.scaled_network import as_scaled_network
-from greatcircle.certificate.verdict import verify
+from greatcircle.certificate.verdict import Verdict, verify
+from greatcircle.data.saturation import Saturation
 from greatcircle.data.scaling import SCALINGS, Scaling
-from greatcircle.model import Model, Training
+from greatcircle.model import Model, SelectionRow, SelectionTable, Training
 from greatcircle.network.activations.builtin import ACTIVATIONS
 from greatcircle.optimise.history import History
 from greatcircle.optimise.record import Record
@@ -64,7 +66,9 @@ def _rebuild(tensors: Tensors, texts: Texts) -> Model:
         single_output=_checked_single_output(fit, sizes[-1]),
         classes=classes,
         lipschitz=_checked_budget(fit, texts),
-        training=_checked_training(fit, tensors),
+        training=_checked_training(fit, tensors, texts),
+        networks=_checked_networks(fit, sizes),
+        saturation=_checked_saturation(sizes, tensors),
     )
     model = replace(model, known_certificate=_checked_certificate(model, tensors, texts))
     if tensors:
@@ -107,8 +111,9 @@ def _entry(section: dict[str, Any], name: str, *kinds: type) -> Any:
 
 def _float(section: dict[str, Any], name: str) -> float:
     """Return a number that may be infinite or NaN."""
+    value = _entry(section, name, float, dict)
     try:
-        return decode_float(_entry(section, name, float, dict))
+        return decode_float(value)
     except ValueError as error:
         raise ValueError(f"its {name} is {error}") from None
 
@@ -158,7 +163,43 @@ def _checked_weights(
     return weights
 
 
-def _checked_training(fit: dict[str, Any], tensors: Tensors) -> Training | None:
+def _checked_networks(fit: dict[str, Any], sizes: tuple[int, ...]) -> int:
+    """Return the number of networks side by side; files of version 0.1 do not have it."""
+    networks = _entry(fit, "networks", int) if "networks" in fit else 1
+    if networks < 1 or any(units % networks for units in sizes[1:-1]):
+        raise ValueError(f"its networks is {networks}, which does not divide its layers {sizes}")
+    return networks
+
+
+def _checked_selection(texts: Texts) -> SelectionTable | None:
+    if "selection" not in texts:
+        return None
+    rows = _entry(json_section(texts, "selection"), "candidates", list)
+    return SelectionTable.of([_checked_candidate(row) for row in rows])
+
+
+def _checked_candidate(row: Any) -> SelectionRow:
+    if not isinstance(row, dict):
+        raise ValueError(f"its selection has {reprlib.repr(row)}; expected JSON objects")
+    layers = _entry(row, "hidden_layer_sizes", list)
+    if not all(type(units) is int for units in layers):
+        raise ValueError(
+            f"its selection has the layers {reprlib.repr(layers)}; expected whole numbers"
+        )
+    return SelectionRow(
+        hidden_layer_sizes=tuple(layers),
+        target_gain=_float(row, "target_gain"),
+        iterations=_entry(row, "iterations", int),
+        parts=_entry(row, "parts", int),
+        held_out_loss=_float(row, "held_out_loss"),
+        standard_error=_float(row, "standard_error"),
+        evaluations=_float(row, "evaluations"),
+        spectral_bound=_float(row, "spectral_bound"),
+        chosen=_entry(row, "chosen", bool),
+    )
+
+
+def _checked_training(fit: dict[str, Any], tensors: Tensors, texts: Texts) -> Training | None:
     if "n_iter" not in fit:
         return None
     # Files of version 0.1 have another name for it.
@@ -169,7 +210,11 @@ def _checked_training(fit: dict[str, Any], tensors: Tensors) -> Training | None:
     if _entry(fit, "n_iter", int) != rows:
         raise ValueError(f"its n_iter is {fit['n_iter']}; its history has {rows} rows")
     return Training(
-        history, _float(fit, "loss"), _entry(fit, "outcome", str), _entry(fit, "reason", str)
+        history,
+        _float(fit, "loss"),
+        _entry(fit, "outcome", str),
+        _entry(fit, "reason", str),
+        _checked_selection(texts),
     )
 
 
@@ -203,6 +248,26 @@ def _checked_scaling(sizes: tuple[int, ...], tensors: Tensors, texts: Texts) -> 
     if not (np.all(np.isfinite(shift)) and np.all(np.isfinite(target_shift))):
         raise ValueError("its scaling has a shift that is not finite")
     return Scaling(name, shift, spread, float(divisor), target_shift, float(factor))
+
+
+def _checked_saturation(sizes: tuple[int, ...], tensors: Tensors) -> Saturation:
+    return Saturation(
+        *_checked_intervals("", sizes[0], tensors),
+        *_checked_intervals("output_", sizes[-1], tensors),
+    )
+
+
+def _checked_intervals(
+    kind: str, count: int, tensors: Tensors
+) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+    """Return the ends of intervals, or None for both if the file has neither."""
+    names = [f"saturation.{kind}{end}" for end in ("lower", "upper")]
+    if not any(name in tensors for name in names):
+        return None, None
+    lower, upper = (_array(tensors, name, (count,), np.float64) for name in names)
+    if not np.all(np.isfinite([lower, upper])) or not np.all(lower <= upper):
+        raise ValueError(f"its arrays {names[0]!r} and {names[1]!r} are not the ends of intervals")
+    return lower, upper
 
 
 def _checked_feature_names(fit: dict[str, Any], inputs: int) -> tuple[str, ...] | None:
@@ -296,13 +361,25 @@ def _checked_certificate(model: Model, tensors: Tensors, texts: Texts) -> Certif
         _array(tensors, f"certificate.{i}", (units,), np.float64) for i, units in enumerate(hidden)
     ]
     scale = _array(tensors, "certificate.scale", of.scale.shape, np.float64)
-    # A proof is for the slopes of the activation, or for the interval that contains them.
-    for slopes in (of.slopes(relaxed=True), of.slopes()):
-        made = of.certificate(value, method, multipliers, slopes)
+    box = of.box_of_all()
+
+    def checked(slopes: Sequence[np.ndarray]) -> tuple[Certificate, Verdict]:
+        made = of.certificate(value, method, multipliers, slopes, box)
         found = replace(made, margin=margin, gain=gain, scale=scale)
-        verdict = verify(found, model)
-        if verdict:
-            break
+        return found, verify(found, model)
+
+    if box is None:
+        # A proof is for the interval that contains the slopes of the activation, or for these.
+        found, verdict = checked(of.slopes(relaxed=True))
+        if not verdict:
+            found, verdict = checked(of.slopes())
+    else:  # the check computes the slopes in the model's own box, and these must contain them
+        found, verdict = checked(
+            [
+                _array(tensors, f"certificate.slopes.{i}", (units, 2), np.float64)
+                for i, units in enumerate(hidden)
+            ]
+        )
     if method != "tight" or not verdict:
         raise ValueError(
             f"its certificate says {value!r} ({method[:40]}), but "

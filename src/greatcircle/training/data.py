@@ -75,6 +75,8 @@ class FitData:
         Names of inputs, targets and classes.
     encode
         Returns targets of `validation` and `stream` as a matrix.
+    groups
+        Group of each row, which the selection keeps together; None without groups.
     """
 
     rows: Rows
@@ -82,6 +84,7 @@ class FitData:
     stream: Source | None = None
     names: Names = Names()
     encode: Encode = _unchanged
+    groups: np.ndarray | None = None
 
     @classmethod
     def in_memory(
@@ -91,12 +94,13 @@ class FitData:
         seed: int,
         validation_fraction: float | None = None,
         strata: np.ndarray | None = None,
+        groups: np.ndarray | None = None,
     ) -> "FitData":
         """Return rows in memory; a validation part has the same fraction of each stratum."""
         if validation_fraction is None:
-            return cls(rows, names=names)
+            return cls(rows, names=names, groups=groups)
         random = np.random.RandomState(seed).randint(2**31)
-        training, validation = hold_out(rows, validation_fraction, strata, random)
+        training, validation = hold_out(rows, validation_fraction, strata, random, groups)
         return cls(training, validation, names=names)
 
     @classmethod

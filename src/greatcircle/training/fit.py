@@ -1,12 +1,11 @@
-"""Train a model: from settings and data to a `Model`.
+"""Train one network: from settings and data to a `Model`.
 
 A Lipschitz budget adds a second run, among networks that have the bound by construction, on all
 rows or on the sample of a stream. Only the first run has checkpoints: a resumed fit repeats the
 second one.
 """
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,13 +14,11 @@ import numpy as np
 
 from greatcircle._runtime.precision import precision
 from greatcircle.bounded import budget
-from greatcircle.data.checks import check_range
-from greatcircle.data.rows import Rows
+from greatcircle.data.saturation import Saturation
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Tree
 from greatcircle.model import Model, Training
-from greatcircle.network.network import Network
-from greatcircle.objective.losses import Loss, Squared
+from greatcircle.objective.losses import Loss
 from greatcircle.objective.problem import Problem
 from greatcircle.optimise import directions
 from greatcircle.optimise.checkpoint import Checkpoint
@@ -30,25 +27,20 @@ from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.early_stopping import EarlyStopping
 from greatcircle.optimise.outcome import Outcome
 from greatcircle.optimise.progress import ProgressBar
-from greatcircle.optimise.record import Record
 from greatcircle.optimise.schedules import GrowingBatches, RowSchedule
 from greatcircle.optimise.stopping import MaxIter
 from greatcircle.training.data import FitData, Names, Problems, row_schedule
-from greatcircle.training.initialisation import absorb_factor, initial_network
 from greatcircle.training.monitor import Monitor
 from greatcircle.training.settings import FitSettings
+from greatcircle.training.start import (
+    Continuation,
+    Start,
+    check_ranges,
+    continued,
+    random_start,
+)
 
-__all__ = ["Continuation", "Fit", "fit"]
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """A fitted model to continue from, with the state of its direction."""
-
-    model: Model
-    direction_state: Any = None
-    records: Sequence[Record] = ()
-    """Of earlier iterations, in the units of the targets."""
+__all__ = ["Fit", "fit", "model_of", "saturation_of", "within_certificate"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,9 @@ class Fit:
     """A trained model, with the state of its direction."""
 
     model: Model
-    direction_state: Any
+    direction_state: Any = None
+    cut_short: bool = False
+    """Whether Ctrl-C or a callback ended training."""
 
 
 def fit(
@@ -65,7 +59,7 @@ def fit(
     loss: Loss,
     seed: int,
     *,
-    start: Continuation | None = None,
+    start: Continuation | Start | None = None,
     checkpoint: Checkpoint | None = None,
     bar: ProgressBar | None = None,
 ) -> Fit:
@@ -78,16 +72,22 @@ def fit(
     seed
         Random seed of the initial weights and of the order of batches.
     start
-        A model to continue from; None starts with random weights.
+        A model to continue from, or scaling, network and weights; None starts with random weights.
     checkpoint
         Where to save the run, and where to resume it from.
     bar
         Progress bar.
     """
+    saturation = saturation_of(settings, data, loss, start)
+    earlier = None
     if start is None:
-        problems, weights = _initial(settings, data.rows, loss, seed)
+        check_ranges(settings, data.rows)
+        problems, weights = random_start(settings, data.rows, loss, seed)
+    elif isinstance(start, Continuation):
+        earlier = start
+        problems, weights = continued(start, loss)
     else:
-        problems, weights = _continued(start, loss)
+        problems, weights = start
     whole, schedule = row_schedule(data, problems, settings, seed)
     direction = settings.direction or _automatic_direction(data, problems, whole, schedule)
     monitor = Monitor(
@@ -97,63 +97,43 @@ def fit(
         _early_stopping(settings, data, schedule),
         settings.callbacks,
         bar,
-        () if start is None else tuple(start.records),
+        () if earlier is None else tuple(earlier.records),
     )
     checkpoint, stop = _resumed(checkpoint, monitor.early, settings)
-    with bar or nullcontext():
-        free = descend(
-            whole,
-            weights,
-            direction=direction,
-            step=settings.step,
-            stop=stop,
-            rows=schedule,
-            callback=monitor.callback,
-            observe=monitor.observe,
-            checkpoint=checkpoint,
-            direction_state=None if start is None else _compatible_state(start, direction, weights),
-        )
-        result = monitor.finished(_on_all_rows(free, whole, schedule))
-        if settings.budget is not None:
-            monitor, result = _within_budget(settings, problems.of(data.rows), monitor, result)
-    model = _model(settings, data.names, monitor, result)
-    if settings.budget is not None:
-        model = _within_certificate(model, settings.budget, problems.of(data.rows), monitor.unit)
-    return Fit(model, free.direction_state)
-
-
-def _initial(
-    settings: FitSettings, rows: Rows, loss: Loss, seed: int
-) -> tuple[Problems, tuple[np.ndarray, ...]]:
-    """Return scaling and network, and random initial weights."""
-    check_range("y", rows.targets)
-    if settings.scaling == "standard":  # which scales each column separately
-        for i, column in enumerate(rows.inputs.T):
-            check_range(f"column {i} of X", column)
-    else:
-        check_range("X", rows.inputs)
-    dtype = settings.dtype_for(len(rows))
-    network, weights, scaling = initial_network(
-        settings.initialisation,
-        (rows.inputs.shape[1], *settings.hidden_layer_sizes, rows.targets.shape[1]),
-        rows.inputs,
-        rows.targets,
-        np.random.default_rng(seed),
-        scaling=settings.scaling,
-        activation=settings.activation,
-        sample_weight=rows.sample_weight,
-        dtype=dtype,
+    free = descend(
+        whole,
+        weights,
+        direction=direction,
+        step=settings.step,
+        stop=stop,
+        rows=schedule,
+        callback=monitor.callback,
+        observe=monitor.observe,
+        checkpoint=checkpoint,
+        direction_state=earlier and _compatible_state(earlier, direction, weights),
     )
-    if not isinstance(loss, Squared):
-        weights, scaling = absorb_factor(weights, scaling)
-    return Problems(network, scaling, loss, dtype), weights
+    result = monitor.finished(_on_all_rows(free, whole, schedule))
+    if settings.budget is not None:
+        monitor, result = _within_budget(settings, problems.of(data.rows), monitor, result)
+    history, value = monitor.history(result.records), result.loss * monitor.unit
+    training = Training(history, value, str(result.outcome), result.reason)
+    model = model_of(settings, data.names, problems, result.weights, training)
+    model = replace(model, saturation=saturation)
+    if settings.budget is not None:
+        whole, unit = problems.of(data.rows), monitor.unit
+        model = within_certificate(
+            model, settings.budget, lambda shrunk: float(whole.loss(shrunk.weights)) * unit
+        )
+    return Fit(model, free.direction_state, _cut_short(free, monitor))
 
 
-def _continued(start: Continuation, loss: Loss) -> tuple[Problems, tuple[np.ndarray, ...]]:
-    """Return scaling, network and weights of a fitted model."""
-    model = start.model
-    network = Network(model.sizes, model.activation, bias=model.bias)
-    return Problems(network, model.scaling, loss, model.weights[0].dtype), model.weights
+def saturation_of(
+    settings: FitSettings, data: FitData, loss: Loss, start: Continuation | Start | None = None
+) -> Saturation:
+    """Return the intervals of the training rows; those of a continued model only grow."""
+    kind = settings.saturation_for(loss, streamed=data.stream is not None)
+    fitted = Saturation.fit(kind, *data.rows)
+    return fitted.union(start.model.saturation) if isinstance(start, Continuation) else fitted
 
 
 def _automatic_direction(
@@ -224,11 +204,9 @@ def _within_budget(
         weights = budget.shrink_to(network, free.weights, scale, largest)
         return monitor, replace(result, weights=weights, loss=float(whole.loss(weights)))
 
-    cut_short = free.outcome in (Outcome.INTERRUPTED, Outcome.NON_FINITE) or (
-        free.outcome == Outcome.STOPPED and not monitor.stopped_early
-    )
+    failed = free.outcome == Outcome.NON_FINITE or _cut_short(free, monitor)
     constant = budget.certified_bound(network, free.weights, scale) == 0
-    if cut_short or constant or settings.budget_iterations == 0:
+    if failed or constant or settings.budget_iterations == 0:
         return shrunk(free)
     early = None if monitor.early is None else EarlyStopping(settings.patience)
     second = monitor.before_next_run(free.records, early)
@@ -248,26 +226,35 @@ def _within_budget(
     return second, second.finished(result)
 
 
-def _model(settings: FitSettings, names: Names, monitor: Monitor, result: Result) -> Model:
-    history, loss = monitor.history(result.records), result.loss * monitor.unit
+def _cut_short(free: Result, monitor: Monitor) -> bool:
+    """Return whether Ctrl-C or a callback ended the run."""
+    asked = free.outcome == Outcome.STOPPED and not monitor.stopped_early
+    return asked or free.outcome == Outcome.INTERRUPTED
+
+
+def model_of(
+    settings: FitSettings, names: Names, problems: Problems, weights: Tree, training: Training
+) -> Model:
+    """Return the model of trained weights."""
     return Model(
-        weights=tuple(np.asarray(w) for w in result.weights),
-        bias=monitor.network.bias,
-        activation=monitor.network.activation,
-        scaling=monitor.scaling,
+        weights=tuple(np.asarray(w) for w in weights),
+        bias=problems.network.bias,
+        activation=problems.network.activation,
+        scaling=problems.scaling,
         feature_names=names.features,
         target_names=names.targets,
         single_output=names.single_output,
         classes=names.classes,
         lipschitz=settings.budget,
-        training=Training(history, loss, str(result.outcome), result.reason),
+        training=training,
     )
 
 
-def _within_certificate(model: Model, limit: float, whole: Problem, unit: float) -> Model:
+def within_certificate(model: Model, limit: float, loss_of: Callable[[Model], float]) -> Model:
     """Scale the last layer down until the certificate itself is at most the budget.
 
     Training stays within the budget by construction, up to rounding; the promise is exact.
+    `loss_of` returns the training loss of a model.
     """
     part, shrunk = float(np.finfo(model.weights[-1].dtype).eps), model
     while shrunk.certificate.value > limit:
@@ -277,5 +264,5 @@ def _within_certificate(model: Model, limit: float, whole: Problem, unit: float)
         shrunk = replace(shrunk, weights=(*others, np.asarray(last * factor, last.dtype)))
     if shrunk is model or model.training is None:
         return shrunk
-    training = replace(model.training, loss=float(whole.loss(shrunk.weights)) * unit)
+    training = replace(model.training, loss=loss_of(shrunk))
     return replace(shrunk, training=training, known_certificate=shrunk.certificate)

@@ -1,0 +1,218 @@
+"""Train a model: choose what the settings leave open, then train on all rows.
+
+Held-out error first chooses target gain, layers and number of iterations (`selection.py`). Then one
+network is trained on all rows, or several from different initial weights, whose mean is the model
+(`ensemble.py`).
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from greatcircle._runtime.precision import precision
+from greatcircle._runtime.threads import one_thread
+from greatcircle.data.checks import normalised_weights
+from greatcircle.data.rows import chunks
+from greatcircle.model import Model, Training
+from greatcircle.objective import losses
+from greatcircle.objective.losses import Loss
+from greatcircle.optimise.checkpoint import Checkpoint
+from greatcircle.optimise.outcome import Outcome
+from greatcircle.optimise.progress import ProgressBar
+from greatcircle.optimise.stopping import MaxIter
+from greatcircle.training.data import FitData
+from greatcircle.training.ensemble import averaged
+from greatcircle.training.fit import Fit, fit, model_of, saturation_of, within_certificate
+from greatcircle.training.monitor import Monitor
+from greatcircle.training.selection import ROWS, Chosen, select
+from greatcircle.training.settings import FitSettings
+from greatcircle.training.start import Continuation, Start, check_ranges
+
+__all__ = ["train"]
+
+
+LAST_ITERATIONS = 100
+"""Most iterations on all rows from weights that were trained on most of them."""
+
+
+def train(
+    settings: FitSettings,
+    data: FitData,
+    loss: Loss,
+    seed: int,
+    *,
+    start: Continuation | None = None,
+    checkpoint: Checkpoint | None = None,
+    bar: ProgressBar | None = None,
+) -> Fit:
+    """Select, if the settings say so, and train.
+
+    Parameters
+    ----------
+    settings, data, loss
+        What to train, on which rows.
+    seed
+        Random seed of the initial weights, of the parts held out and of the order of batches.
+    start
+        A model to continue from; None starts with random weights.
+    checkpoint
+        Where to save the fit, and where to resume it from.
+    bar
+        Progress bar.
+    """
+    with bar or nullcontext(), one_thread():
+        chosen, begin, name = None, start, None
+        if start is None and settings.selects:
+            check_ranges(settings, data.rows)
+            settings.saturation_for(loss, streamed=data.stream is not None)  # refuse it early
+            show = (lambda text: None) if bar is None else bar.candidate
+            chosen = select(settings, data, loss, seed, checkpoint, show)
+        if chosen is not None:
+            if chosen.interrupted:
+                return _model_of_candidate(settings, data, loss, chosen)
+            settings, begin = _as_chosen(settings, data, chosen)
+            name = _name(chosen, begin)
+        count = 1 if start is not None else settings.ensemble or 1
+        fits: list[Fit] = []
+        for number in range(count):
+            if bar is not None:
+                bar.network(number + 1, count)
+            fitted = fit(
+                settings,
+                data,
+                loss,
+                (seed + number) % 2**32,
+                start=begin,
+                checkpoint=_of_network(checkpoint, number, name),
+                bar=bar,
+            )
+            fits.append(fitted)
+            if fitted.cut_short:
+                break
+        fitted = _merged(settings, data, loss, fits)
+        if chosen is None:
+            return fitted
+        return replace(fitted, model=_with_selection(fitted.model, chosen, settings))
+
+
+def _as_chosen(
+    settings: FitSettings, data: FitData, chosen: Chosen
+) -> tuple[FitSettings, Start | None]:
+    """Return the settings of the final fit, and where it starts.
+
+    If the candidates saw only some of the rows, training goes on from the chosen one; otherwise it
+    starts anew, with all rows in its scaling.
+    """
+    count = settings.ensemble
+    if data.stream is not None or len(data.rows) > ROWS:
+        selected = replace(
+            settings.with_candidate(chosen.candidate),
+            ensemble=count or 1,
+            stop=settings.stop | MaxIter(LAST_ITERATIONS),
+            starts_with_chunk=False,
+        )
+        return selected, chosen.start
+    if count is None:
+        averages = settings.chooses_sizes and settings.budget is None
+        count = chosen.networks if averages else 1
+    early = data.validation is not None
+    limit = settings.max_iter if early else chosen.iterations
+    selected = replace(
+        settings.with_candidate(chosen.candidate),
+        ensemble=count,
+        stop=settings.stop_after(limit),
+        starts_with_chunk=False,
+    )
+    return selected, None
+
+
+def _name(chosen: Chosen, begin: Start | Continuation | None) -> str:
+    """Return a name that differs for fits that start from other weights.
+
+    The choice depends on `max_iter` and `tol`, which may change when a fit is resumed.
+    """
+    sizes, gain = chosen.candidate
+    name = f"{'-'.join(map(str, sizes))}-gain-{gain or 'auto'}"
+    return name if begin is None else f"{name}-after-{chosen.length}"
+
+
+def _of_network(checkpoint: Checkpoint | None, number: int, name: str | None) -> Checkpoint | None:
+    """Return the checkpoint of a network: a folder for each, unless there is only one."""
+    if checkpoint is None or (number == 0 and name is None):
+        return checkpoint
+    return checkpoint.within(f"network-{number + 1}" + (f"-{name}" if name else ""))
+
+
+def _merged(settings: FitSettings, data: FitData, loss: Loss, fits: list[Fit]) -> Fit:
+    """Return the mean of the networks as one model; one that was cut short is left out."""
+    if len(fits) == 1:
+        return fits[0]
+    last = fits[-1].model.training
+    models = [fitted.model for fitted in fits if not fitted.cut_short]
+    first = models[0]
+    merged = replace(first, weights=_mean_weights(models), networks=len(models))
+    trained = first.training
+    if trained is not None and last is not None:
+        if fits[-1].cut_short:
+            trained = replace(trained, outcome=last.outcome, reason=last.reason)
+        trained = replace(trained, loss=_training_loss(merged, data, loss))
+    merged = replace(merged, training=trained, known_certificate=None)
+    if settings.budget is not None:
+        loss_of = partial(_training_loss, data=data, loss=loss)
+        merged = within_certificate(merged, settings.budget, loss_of)
+    return Fit(merged)
+
+
+def _mean_weights(models: Sequence[Model]) -> tuple[np.ndarray, ...]:
+    """Return the weights of the mean, in the scaling of the first model."""
+    first = models[0]
+    networks = []
+    for model in models:
+        *others, last = model.weights
+        ratio = first.scaling.factor / model.scaling.factor
+        networks.append((*others, last if ratio == 1 else np.asarray(last * ratio, last.dtype)))
+    return averaged(networks, bias=first.bias)
+
+
+def _training_loss(model: Model, data: FitData, loss: Loss) -> float:
+    """Return the mean loss of the rows in memory before outputs are clipped."""
+    weight = normalised_weights(data.rows.sample_weight, len(data.rows))
+    total, network = 0.0, model.unsaturated()
+    with precision(np.float64):
+        for chunk in chunks(len(data.rows)):
+            rows = data.rows.take(chunk)
+            of_rows = losses.of_rows(loss, network.outputs(rows.inputs), rows.targets)
+            total += float(weight[chunk] @ np.asarray(of_rows))
+    return total
+
+
+def _with_selection(model: Model, chosen: Chosen, settings: FitSettings) -> Model:
+    """Return the model with the table of the selection, and with the reason of its choice."""
+    trained = model.training
+    if trained is None:
+        return model
+    trained = replace(trained, selection=chosen.table)
+    limited = len(trained.history["loss"]) == chosen.iterations < settings.max_iter
+    if trained.outcome == Outcome.MAX_ITER and limited:
+        reason = f"the held-out loss is lowest after {chosen.iterations} iterations"
+        trained = replace(trained, outcome=str(Outcome.CONVERGED), reason=reason)
+    return replace(model, training=trained)
+
+
+def _model_of_candidate(settings: FitSettings, data: FitData, loss: Loss, chosen: Chosen) -> Fit:
+    """Return the first network of the best candidate, if the selection was interrupted."""
+    (problems, weights), records = chosen.start, chosen.run.records
+    reason = "interrupted from the keyboard while candidates were compared"
+    monitor = Monitor(problems.network, problems.scaling)
+    training = Training(monitor.history(records), np.nan, str(Outcome.INTERRUPTED), reason)
+    model = model_of(settings, data.names, problems, weights, training)
+    model = replace(model, saturation=saturation_of(settings, data, loss))
+    training = replace(training, loss=_training_loss(model, data, loss))
+    model = replace(model, training=training)
+    if settings.budget is not None:
+        loss_of = partial(_training_loss, data=data, loss=loss)
+        model = within_certificate(model, settings.budget, loss_of)
+    return Fit(_with_selection(model, chosen, settings), cut_short=True)
