@@ -10,6 +10,7 @@ figure.
     before       the same before it chose anything by held-out error: 25-30-15, one fit
     mlp          MLPRegressor with default arguments
     mlp-tuned    the same with the rate and layers of a grid that are best on test rows of split 0
+                 up to `GRID_ROWS` rows
     trees        HistGradientBoostingRegressor with default arguments
     gp           Gaussian process with one length for each input, up to `GP_ROWS` rows
                  and `GP_INPUTS` inputs
@@ -110,6 +111,8 @@ def models(method: str, data: DataSet) -> list[tuple[str, Make]]:
         return [("gp", partial(gp, inputs))] if small else []
     if method == "auto-5000":
         return [("auto-5000", ours)] if rows > GRID_ROWS else []
+    if method == "mlp-tuned" and rows > GRID_ROWS:
+        return []
     if method in ("grid", "mlp-tuned"):
         return list(grid_of(method))
     others = {
@@ -197,7 +200,7 @@ def chosen_of(
     file: Path, method: str, all_models: list[tuple[str, Make]], name: str, split: int
 ) -> list[tuple[str, Make]]:
     """Return what to run: of the tuned network the whole grid on split 0, then its best."""
-    if method != "mlp-tuned" or split == 0:
+    if method != "mlp-tuned" or split == 0 or not all_models:
         return all_models
     tried = [r for r in stored(file) if r["set"] == name and r["split"] == 0]
     tried = [row for row in tried if row["method"].startswith("mlp-tuned")]

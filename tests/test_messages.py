@@ -44,6 +44,8 @@ NOT_PROVOKED = {
     "greatcircle.datasets.download:_download_checked": "tests/datasets/test_downloads.py",
     "greatcircle.datasets.neural_lander:_resample": "tests/datasets/test_neural_lander.py",
     "greatcircle.optimise.descent:_follow": "tests/objective/test_scale.py",
+    "greatcircle.estimators.base:LipschitzEstimator.fit": "needs 100,000 rows; "
+    "tests/training/test_selection.py",
     "greatcircle.training.settings:FitSettings.saturation_for": "needs 100,000 rows; "
     "tests/estimators/test_saturated_regressor.py",
     "greatcircle._runtime.extras:require": "needs a machine without an extra; "

@@ -30,17 +30,17 @@ def test_candidates_are_numbered_and_have_no_total() -> None:
 def test_iterations_are_counted_for_each_network(capsys) -> None:
     with ProgressBar("title", 100) as bar:
         bar.candidate("8")
-        bar.network(1, 2)
-        assert fields(bar) == ("network 1 of 2", 100, "0/100", "compiling")
+        bar.network(1, 2, 50)
+        assert fields(bar) == ("network 1 of 2", 50, "0/50", "compiling")
         bar.show(record())
         bar.show(record(validation_loss=0.25))
         state = "loss 0.5  validation 0.25  spectral bound 2"
-        assert fields(bar) == ("network 1 of 2", 100, "2/100", state)
-        bar.network(2, 2)
+        assert fields(bar) == ("network 1 of 2", 50, "2/50", state)
+        bar.network(2, 2, 50)
         bar.show(record())
     assert fields(bar)[:3] == ("network 2 of 2", 1, "1/1")  # a run that converges is complete
     bar = ProgressBar("title", 100)
-    bar.network(1, 1)
+    bar.network(1, 1, 100)
     assert fields(bar)[0] == "title"
 
 

@@ -354,6 +354,8 @@ def test_a_stream_selects_on_its_sample(monkeypatch, candidates):
 
     monkeypatch.setattr(data, "SAMPLE", 60)
     monkeypatch.setattr(data, "FIRST_BATCH", 60)
+    with pytest.raises(ValueError, match="groups are given with data larger than memory"):
+        model().fit([(X, Y)] * 3, groups=np.zeros(360))
     fitted = model(max_iter=10, ensemble=1).fit([(X, Y)] * 3)
     assert len(candidates) >= 3
     assert chosen(fitted).hidden_layer_sizes == fitted.model_.sizes[1:-1]
@@ -361,11 +363,30 @@ def test_a_stream_selects_on_its_sample(monkeypatch, candidates):
 
 def test_many_rows_continue_from_the_candidate(monkeypatch, candidates):
     monkeypatch.setattr(selection, "ROWS", 100)
-    monkeypatch.setattr(train, "ROWS", 100)
     fitted = model(ensemble="auto").fit(X, Y)
     assert fitted.model_.networks == 1
     # It starts with trained weights, not with random ones.
     assert fitted.history_["loss"][0] < 2 * fitted.loss_
+
+
+def test_many_inputs_are_compared_on_fewer_rows(monkeypatch, candidates):
+    monkeypatch.setattr(selection, "CANDIDATE_OPERATIONS", 1.0)
+    monkeypatch.setattr(selection, "FOLD_ROWS", 60)
+    seen = []
+    original = selection.Trials
+    monkeypatch.setattr(
+        selection, "Trials", lambda *args, **more: seen.append(args[3]) or original(*args, **more)
+    )
+    model(hidden_layer_sizes=(5,)).fit(X, Y)
+    assert [len(rows) for rows in seen] == [60]
+
+
+def test_several_networks_of_many_rows_differ(monkeypatch):
+    monkeypatch.setattr(selection, "ROWS", 100)
+    fitted = model(ensemble=2, hidden_layer_sizes=(5,), max_iter=10).fit(X, Y)
+    first = fitted.weights_[0]
+    assert first.shape == (3, 10)
+    assert np.max(np.abs(first[:, :5] - first[:, 5:])) > 0.1
 
 
 def test_the_mean_of_networks_is_one_network():

@@ -69,7 +69,7 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     >>> from greatcircle import LipschitzClassifier
     >>> from sklearn.datasets import load_wine
     >>> X, y = load_wine(return_X_y=True)
-    >>> model = LipschitzClassifier(max_iter=20, random_state=0).fit(X, y)
+    >>> model = LipschitzClassifier((20,), max_iter=20, random_state=0).fit(X, y)
     >>> model.score(X, y) > 0.97
     True
     """

@@ -69,7 +69,8 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
         Largest number of iterations. None is 1000 with a selection and 200 without.
     tol
         Stop when ten iterations together gain less than this fraction of the loss; 0 never stops.
-        None leaves it to the method: 2e-3 for "auto" and pairs, 0 for the paper's.
+        None leaves it to the method: 2e-3 for "auto" and pairs (1e-4 where held-out error chooses
+        the number of iterations), 0 for the paper's.
     batch_size
         Number of rows of the first batches. Batches grow when gradient noise dominates, and finally
         all rows are used (`docs/batches.md`). None trains on all rows from the start, or, with data
@@ -108,7 +109,7 @@ class LipschitzRegressor(MultiOutputMixin, RegressorMixin, LipschitzEstimator):
     verbose
         Whether to show a progress bar.
     dtype
-        "float32", "float64", or "auto": float64 up to 2000 rows.
+        "float32", "float64", or "auto": float64 up to 2000 rows, or up to 500 with a selection.
     random_state
         Seed of the initial weights, of the validation part and of the order of batches.
 

@@ -66,8 +66,9 @@ class ProgressBar:
             state=f"{name}, more iterations" if again else name,
         )
 
-    def network(self, number: int, count: int) -> None:
-        """Begin to show a network, one of several."""
+    def network(self, number: int, count: int, max_iter: int) -> None:
+        """Begin to show a network, one of several, with its largest number of iterations."""
+        self._max_iter = max_iter
         self._begin(self._title if count == 1 else f"network {number} of {count}")
 
     def show(self, record: Record) -> None:

@@ -7,11 +7,12 @@ of iterations of the final fit.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from greatcircle._runtime import threads
-from greatcircle.data.folds import Part, distinct_rows, held_out_parts
+from greatcircle.data.folds import FOLD_ROWS, Part, distinct_rows, held_out_parts
 from greatcircle.data.rows import Rows
 from greatcircle.model.selection import SelectionRow, SelectionTable
 from greatcircle.objective.chunks import MAX_AT_ONCE
@@ -51,6 +52,15 @@ MOST_OPERATIONS = 1e12
 ROWS = MAX_AT_ONCE
 """Most rows that candidates see; more would change the choice little, and cost in proportion."""
 
+CANDIDATE_OPERATIONS = 2.5e11
+"""Passes times rows times weights of a candidate of the second width: a few seconds on one core.
+
+With many inputs or outputs, candidates see fewer rows, but at least `FOLD_ROWS`.
+"""
+
+PASSES = 7
+"""Passes of an iteration: gradient, second-order angle, and Kronecker factors with their model."""
+
 
 @dataclass(frozen=True)
 class Chosen:
@@ -67,6 +77,8 @@ class Chosen:
     """Largest number of iterations that this run was allowed."""
     start: Start
     """Scaling and network of that run, and its weights."""
+    sampled: bool
+    """Whether the candidates saw only some of the rows."""
     interrupted: bool = False
 
 
@@ -113,7 +125,7 @@ def _trials(
     settings: FitSettings, data: FitData, loss: Loss, seed: int, show: Callable[[str], None]
 ) -> Trials | None:
     """Return the trials of some of the rows; None if there are too few."""
-    counted = _counted(data.rows, seed)
+    counted = _counted(settings, data.rows, seed)
     rows = data.rows.take(counted) if len(counted) < len(data.rows) else data.rows
     if data.validation is not None:  # the part that early stopping holds out
         inputs, targets, weight = data.validation
@@ -136,17 +148,29 @@ def _trials(
         distinct_rows(rows),
         clipped=isinstance(loss, Squared | Huber),
         workers=min(len(parts), threads.cores()),
+        sampled=data.stream is not None or len(counted) < _count(data.rows),
         show=show,
     )
 
 
-def _counted(rows: Rows, seed: int) -> np.ndarray:
-    """Return the numbers of the rows with positive weight, or of `ROWS` of them, in order."""
+def _count(rows: Rows) -> int:
+    """Return the number of rows with positive weight."""
+    weight = rows.sample_weight
+    return len(rows) if weight is None else int(np.count_nonzero(weight))
+
+
+def _counted(settings: FitSettings, rows: Rows, seed: int) -> np.ndarray:
+    """Return the numbers of the rows with positive weight, or of some of them, in order."""
     weight = rows.sample_weight
     counted = np.arange(len(rows)) if weight is None else np.flatnonzero(weight)
-    if len(counted) <= ROWS:
+    widths = _ladder(settings).widths
+    sizes = (rows.inputs.shape[1], *widths[len(widths) > 1], rows.targets.shape[1])
+    weights = sum((a + 1) * b for a, b in pairwise(sizes))
+    affordable = int(CANDIDATE_OPERATIONS / (PASSES * ITERATIONS * weights))
+    most = min(ROWS, max(FOLD_ROWS, affordable))
+    if len(counted) <= most:
         return counted
-    return np.sort(np.random.default_rng(seed).choice(counted, ROWS, replace=False))
+    return np.sort(np.random.default_rng(seed).choice(counted, most, replace=False))
 
 
 def _ladder(settings: FitSettings) -> Ladder:
@@ -207,7 +231,14 @@ def _chosen(
     affordable = sum(trial.operations for trial in tried) / max(best.operations_of_fit, 1.0)
     networks = int(np.clip(affordable, 1, NETWORKS))
     run, ((problems, _), _) = best.runs[0], trials.begun(best.candidate, 0)
-    start = problems, run.weights
     return Chosen(
-        best.candidate, best.iterations, table, networks, run, best.length, start, interrupted
+        candidate=best.candidate,
+        iterations=best.iterations,
+        table=table,
+        networks=networks,
+        run=run,
+        length=best.length,
+        start=(problems, run.weights),
+        sampled=trials.sampled,
+        interrupted=interrupted,
     )

@@ -27,7 +27,7 @@ from greatcircle.training.data import FitData
 from greatcircle.training.ensemble import averaged
 from greatcircle.training.fit import Fit, fit, model_of, saturation_of, within_certificate
 from greatcircle.training.monitor import Monitor
-from greatcircle.training.selection import ROWS, Chosen, select
+from greatcircle.training.selection import Chosen, select
 from greatcircle.training.settings import FitSettings
 from greatcircle.training.start import Continuation, Start, check_ranges
 
@@ -64,38 +64,46 @@ def train(
         Progress bar.
     """
     with bar or nullcontext(), one_thread():
-        chosen, begin, name = None, start, None
+        chosen = None
         if start is None and settings.selects:
             check_ranges(settings, data.rows)
             settings.saturation_for(loss, streamed=data.stream is not None)  # refuse it early
             show = (lambda text: None) if bar is None else bar.candidate
             chosen = select(settings, data, loss, seed, checkpoint, show)
-        if chosen is not None:
-            if chosen.interrupted:
-                return _model_of_candidate(settings, data, loss, chosen)
-            settings, begin = _as_chosen(settings, data, chosen)
-            name = _name(chosen, begin)
-        count = 1 if start is not None else settings.ensemble or 1
-        fits: list[Fit] = []
-        for number in range(count):
-            if bar is not None:
-                bar.network(number + 1, count)
-            fitted = fit(
-                settings,
-                data,
-                loss,
-                (seed + number) % 2**32,
-                start=begin,
-                checkpoint=_of_network(checkpoint, number, name),
-                bar=bar,
-            )
-            fits.append(fitted)
-            if fitted.cut_short:
-                break
-        fitted = _merged(settings, data, loss, fits)
         if chosen is None:
-            return fitted
+            return _networks(settings, data, loss, seed, start, checkpoint, bar)
+        if chosen.interrupted:
+            return _model_of_candidate(settings, data, loss, chosen)
+        final, begin = _as_chosen(settings, data, chosen)
+        if checkpoint is not None:
+            checkpoint = checkpoint.within(_name(chosen, begin))
+        fitted = _networks(final, data, loss, seed, begin, checkpoint, bar)
         return replace(fitted, model=_with_selection(fitted.model, chosen, settings))
+
+
+def _networks(
+    settings: FitSettings,
+    data: FitData,
+    loss: Loss,
+    seed: int,
+    start: Continuation | Start | None,
+    checkpoint: Checkpoint | None,
+    bar: ProgressBar | None,
+) -> Fit:
+    """Train one network, or several with different initial weights, and return their mean."""
+    count = 1 if isinstance(start, Continuation) else settings.ensemble or 1
+    fits: list[Fit] = []
+    for number in range(count):
+        if bar is not None:
+            bar.network(number + 1, count, settings.max_iter)
+        # Networks after the first have folders of their own.
+        kept = checkpoint and (checkpoint.within(f"network-{number + 1}") if number else checkpoint)
+        seed_of_network = (seed + number) % 2**32
+        fitted = fit(settings, data, loss, seed_of_network, start=start, checkpoint=kept, bar=bar)
+        fits.append(fitted)
+        if fitted.cut_short:
+            break
+    return _merged(settings, data, loss, fits)
 
 
 def _as_chosen(
@@ -103,47 +111,43 @@ def _as_chosen(
 ) -> tuple[FitSettings, Start | None]:
     """Return the settings of the final fit, and where it starts.
 
-    If the candidates saw only some of the rows, training goes on from the chosen one; otherwise it
-    starts anew, with all rows in its scaling.
+    If the candidates saw only some of the rows, one network continues from the chosen one.
+    Otherwise, or if several are wanted, they start anew, with all rows in their scaling.
     """
-    count = settings.ensemble
-    if data.stream is not None or len(data.rows) > ROWS:
+    count, streams = settings.ensemble, data.stream is not None
+    if chosen.sampled and count in (None, 1):
         selected = replace(
             settings.with_candidate(chosen.candidate),
-            ensemble=count or 1,
+            ensemble=1,
             stop=settings.stop | MaxIter(LAST_ITERATIONS),
+            max_iter=min(settings.max_iter, LAST_ITERATIONS),
             starts_with_chunk=False,
         )
         return selected, chosen.start
     if count is None:
         averages = settings.chooses_sizes and settings.budget is None
         count = chosen.networks if averages else 1
-    early = data.validation is not None
-    limit = settings.max_iter if early else chosen.iterations
+    # Iterations on a stream see batches, and are not those of a candidate.
+    counted = data.validation is None and not streams
+    limit = chosen.iterations if counted else settings.max_iter
     selected = replace(
         settings.with_candidate(chosen.candidate),
         ensemble=count,
-        stop=settings.stop_after(limit),
+        stop=settings.stop if streams else settings.stop_after(limit),
+        max_iter=limit,
         starts_with_chunk=False,
     )
     return selected, None
 
 
-def _name(chosen: Chosen, begin: Start | Continuation | None) -> str:
-    """Return a name that differs for fits that start from other weights.
+def _name(chosen: Chosen, begin: Start | None) -> str:
+    """Return the folder of a candidate's checkpoints; it differs for other initial weights.
 
     The choice depends on `max_iter` and `tol`, which may change when a fit is resumed.
     """
     sizes, gain = chosen.candidate
     name = f"{'-'.join(map(str, sizes))}-gain-{gain or 'auto'}"
     return name if begin is None else f"{name}-after-{chosen.length}"
-
-
-def _of_network(checkpoint: Checkpoint | None, number: int, name: str | None) -> Checkpoint | None:
-    """Return the checkpoint of a network: a folder for each, unless there is only one."""
-    if checkpoint is None or (number == 0 and name is None):
-        return checkpoint
-    return checkpoint.within(f"network-{number + 1}" + (f"-{name}" if name else ""))
 
 
 def _merged(settings: FitSettings, data: FitData, loss: Loss, fits: list[Fit]) -> Fit:

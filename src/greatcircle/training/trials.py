@@ -55,6 +55,8 @@ class Trials:
         Whether predictions are clipped to the range of the training targets.
     workers
         Number of runs side by side.
+    sampled
+        Whether there are more rows than these.
     show
         Called with the name of each candidate.
     """
@@ -67,6 +69,7 @@ class Trials:
     codes: np.ndarray
     clipped: bool
     workers: int
+    sampled: bool = False
     show: Callable[[str], None] = lambda text: None
 
     def start(self, candidate: Candidate, iterations: int, rival: Trial | None) -> Trial:
