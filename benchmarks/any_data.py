@@ -1,6 +1,6 @@
 """Compare the default regressor with others, on data sets that it was not made on.
 
-    python benchmarks/any_data.py --data FOLDER [--methods …] [--sets …] [--splits N]
+    python benchmarks/any_data.py --data FOLDER [--methods …] [--sets …] [--splits N] [--all-splits]
 
 Appends a row for each method, set and split to any_data_rows.jsonl. Rows that are there are not
 measured again, so it can be interrupted and rerun. any_data_page.py makes the page and the
@@ -174,7 +174,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Measure what is missing."""
     done = {(row["set"], row["method"], row["split"]) for row in stored(arguments.rows)}
     for name in arguments.sets:
-        data = load(name, arguments.data)
+        data = load(name, arguments.data, all_splits=arguments.all_splits)
         for method in arguments.methods:
             on_few = method in ("grid", "auto-5000")
             large = min(int(np.sum(~test)) for test in data.tests) > GRID_ROWS
@@ -217,6 +217,9 @@ def main() -> None:
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS), metavar="SET")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, metavar="METHOD")
     parser.add_argument("--splits", type=int)
+    parser.add_argument(
+        "--all-splits", action="store_true", help="those of the file, for published test errors"
+    )
     parser.add_argument("--rows", type=Path, default=ROWS, help="the file of rows")
     run(parser.parse_args())
 

@@ -37,10 +37,10 @@ class DataSet(NamedTuple):
     tests: list[np.ndarray]
 
 
-def load(name: str, folder: Path) -> DataSet:
+def load(name: str, folder: Path, *, all_splits: bool = False) -> DataSet:
     """Return a data set; `folder` contains uci/ and the two flights."""
     X, y, tests = SETS[name](folder)
-    return DataSet(X, y, tests[: MANY if len(X) > LARGE else FEW])
+    return DataSet(X, y, tests if all_splits else tests[: MANY if len(X) > LARGE else FEW])
 
 
 def _public(name: str, folder: Path) -> DataSet:

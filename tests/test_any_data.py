@@ -59,7 +59,7 @@ def test_a_run_appends_rows_and_repeats_none(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 2))
     tests = [np.arange(60) % 5 == k for k in range(2)]
-    monkeypatch.setattr(any_data, "load", lambda name, folder: DataSet(X, X[:, 0], tests))
+    monkeypatch.setattr(any_data, "load", lambda *_, **__: DataSet(X, X[:, 0], tests))
     monkeypatch.setattr(any_data, "MLP_LAYERS", ((3,),))
     rows = tmp_path / "rows.jsonl"
     words = ["any_data.py", "--data", ".", "--sets", "sine", "--rows", str(rows), "--methods"]

@@ -179,7 +179,13 @@ def test_a_resumed_run_converges_by_the_iterations_since_batches_last_grew(tmp_p
 
     def fitted(max_iter=200, **options):
         model = LipschitzRegressor(
-            (8,), batch_size=16, tol=0.8, max_iter=max_iter, random_state=0, **options
+            (8,),
+            selection=False,
+            batch_size=16,
+            tol=0.8,
+            max_iter=max_iter,
+            random_state=0,
+            **options,
         )
         return model.fit(X, y)
 
@@ -238,7 +244,12 @@ def small_chunks(monkeypatch):
 
 @pytest.mark.usefixtures("small_chunks")
 def test_many_rows_start_with_a_chunk_of_them(tmp_path):
-    settings = {"hidden_layer_sizes": (8,), "random_state": 0, "dtype": "float64"}
+    settings = {
+        "hidden_layer_sizes": (8,),
+        "selection": False,
+        "random_state": 0,
+        "dtype": "float64",
+    }
     weight = 1 + RNG.random(4000)
     fit = (TABLE.X, TABLE.y, weight)
     all_rows = LipschitzRegressor(batch_size=None, **settings).fit(*fit)
@@ -262,11 +273,11 @@ def test_many_rows_start_with_a_chunk_of_them(tmp_path):
 def test_rows_of_weight_zero_are_in_no_chunk():
     weight = np.zeros(4000)
     weight[RNG.choice(4000, 700, replace=False)] = 1 + RNG.random(700)
-    model = LipschitzRegressor((8,), random_state=0, dtype="float64", max_iter=30)
+    model = LipschitzRegressor((8,), selection=False, random_state=0, dtype="float64", max_iter=30)
     model.fit(TABLE.X, TABLE.y, weight)
     assert model.history_["backward"][0] < 0.2
     counted = weight > 0
-    same = LipschitzRegressor((8,), random_state=0, dtype="float64", max_iter=30)
+    same = LipschitzRegressor((8,), selection=False, random_state=0, dtype="float64", max_iter=30)
     same.fit(TABLE.X[counted], TABLE.y[counted], weight[counted])
     np.testing.assert_allclose(model.predict(TABLE.X), same.predict(TABLE.X), rtol=1e-6)
     weight[np.flatnonzero(counted)[5:]] = 0  # too few for chunks
@@ -276,7 +287,7 @@ def test_rows_of_weight_zero_are_in_no_chunk():
 
 @pytest.mark.usefixtures("small_chunks")
 def test_a_warm_start_sees_all_rows():
-    model = LipschitzRegressor((8,), warm_start=True, max_iter=2, random_state=0)
+    model = LipschitzRegressor((8,), selection=False, warm_start=True, max_iter=2, random_state=0)
     model.fit(TABLE.X, TABLE.y)
     assert model.history_["backward"].max() < 1
     for _ in range(2):
@@ -287,10 +298,15 @@ def test_a_warm_start_sees_all_rows():
 @pytest.mark.usefixtures("small_chunks")
 def test_early_stopping_waits_for_all_rows_and_the_loss_is_theirs():
     model = LipschitzRegressor(
-        (8,), early_stopping=True, n_iter_no_change=1, random_state=0, dtype="float64"
+        (8,),
+        selection=False,
+        early_stopping=True,
+        n_iter_no_change=1,
+        random_state=0,
+        dtype="float64",
     ).fit(TABLE.X, TABLE.y)
     assert model.history_["backward"][-1] == 1
-    short = LipschitzRegressor((8,), max_iter=2, random_state=0, dtype="float64")
+    short = LipschitzRegressor((8,), selection=False, max_iter=2, random_state=0, dtype="float64")
     short.fit(TABLE.X, TABLE.y)
     error = short.predict(TABLE.X) - TABLE.y
     assert short.loss_ == pytest.approx(np.mean(np.sum(error**2, axis=1)) / 2, rel=1e-9)
@@ -305,7 +321,9 @@ def test_ctrl_c_at_the_switch_to_all_rows_reports_their_loss(monkeypatch):
         return start(schedule)
 
     monkeypatch.setattr(GrowingBatches, "start", interrupt)
-    model = LipschitzRegressor((8,), batch_size=64, random_state=0, dtype="float64")
+    model = LipschitzRegressor(
+        (8,), selection=False, batch_size=64, random_state=0, dtype="float64"
+    )
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model.fit(TABLE.X, TABLE.y)
     assert model.history_["backward"][-1] < 1
@@ -353,7 +371,7 @@ def test_small_decreases_make_batches_grow_before_a_step_is_rejected():
 
 
 def test_in_the_estimator_it_ends_where_all_rows_do():
-    settings = {"hidden_layer_sizes": (8,), "random_state": 0, "max_iter": 60}
+    settings = {"hidden_layer_sizes": (8,), "selection": False, "random_state": 0, "max_iter": 60}
     all_rows = LipschitzRegressor(**settings).fit(TABLE.X, TABLE.y)
     some = LipschitzRegressor(batch_size=64, **settings).fit(TABLE.X, TABLE.y)
     rest = ground_effect.generate(4000, seed=5)

@@ -16,6 +16,7 @@ X = np.random.default_rng(0).standard_normal((40, 2))
 
 def model(*functions, **changes):
     settings = {"hidden_layer_sizes": (3,), "max_iter": 4, "tol": 0, "random_state": 0}
+    settings["selection"] = False
     return LipschitzRegressor(callbacks=list(functions), **{**settings, **changes})
 
 

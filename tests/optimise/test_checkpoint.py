@@ -23,6 +23,7 @@ Y = np.abs(X[:, :1]) + 0.3 * RNG.standard_normal((150, 1))
 
 def model(folder=None, kind=LipschitzRegressor, **changes):
     settings = {"hidden_layer_sizes": (5,), "max_iter": 12, "tol": 0, "random_state": 0}
+    settings["selection"] = False
     return kind(checkpoint=folder, **{**settings, **changes})
 
 
