@@ -414,8 +414,8 @@ the end.
 
 ![Ratio of test errors for each set](images/any_data.png)
 
-Ratios below 0.05 or above 3 are outside the figure. In the table, "worse" lists sets above the limit whose paired
-difference over splits is more than two standard errors.
+Ratios below 0.05 or above 3 are outside the figure. In the table, "worse" lists sets above the
+limit whose paired difference over splits is more than two standard errors.
 
 | compared with | geometric mean | untouched sets alone | limit | worse | largest ratio |
 |---|---|---|---|---|---|
