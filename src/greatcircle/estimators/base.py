@@ -134,7 +134,7 @@ class LipschitzEstimator(ABC, BaseEstimator):
         """Return the label of each row for a stratified validation part, or None."""
         return None
 
-    def _low_loss(self, outputs: int) -> Rule | None:
+    def _low_loss(self, outputs: int, *, selects: bool) -> Rule | None:
         """Return a rule that stops at a very low loss, or None."""
         return None
 
@@ -224,11 +224,12 @@ class LipschitzEstimator(ABC, BaseEstimator):
         bar: ProgressBar | None = None,
     ) -> Self:
         outputs = data.rows.targets.shape[1]
-        low_loss = self._low_loss(outputs)
+        low_loss = self._low_loss(outputs, selects=settings.selects)
         settings = replace(
             settings,
             initialisation=self._initialisation(settings, outputs),
             stop=settings.stop if low_loss is None else settings.stop | low_loss,
+            low_loss=low_loss,
         )
         fitted = train(
             settings,

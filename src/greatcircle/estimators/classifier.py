@@ -28,6 +28,9 @@ LOGITS = 1.0
 LOW_LOSS = 0.01
 """Training loss, relative to that of equal probabilities, at which training ends."""
 
+LOW_LOSS_SELECTED = 1e-4
+"""The same where held-out loss chooses the number of iterations: only rounding errors are left."""
+
 
 class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     """Classification by a network whose logits have a known Lipschitz bound.
@@ -157,13 +160,14 @@ class LipschitzClassifier(ClassifierMixin, LipschitzEstimator):
     def _strata(self, rows: Rows) -> np.ndarray | None:
         return rows.targets
 
-    def _low_loss(self, outputs: int) -> Rule | None:
+    def _low_loss(self, outputs: int, *, selects: bool) -> Rule | None:
         """Stop at a fraction of the loss of equal probabilities.
 
         Separable classes have no lowest loss.
         """
         guess = math.log(max(outputs, 2))
-        return stopping.LossBelow(LOW_LOSS * guess) if self.tol != 0 else None
+        fraction = LOW_LOSS_SELECTED if selects else LOW_LOSS
+        return stopping.LossBelow(fraction * guess) if self.tol != 0 else None
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Take one iteration on these rows; the first call fixes scaling, network and classes.

@@ -97,6 +97,8 @@ class FitSettings:
     """Fraction of the loss below which ten iterations end the training of a candidate."""
     saturation: str | bool
     """What is clipped, or "auto" with method="auto"."""
+    low_loss: Rule | None = None
+    """Ends training at a very low loss; None for a loss that has a minimum."""
 
     def with_candidate(self, candidate: Candidate) -> "FitSettings":
         """Return the settings of a candidate."""
@@ -109,7 +111,8 @@ class FitSettings:
 
     def stop_after(self, iterations: int) -> Rule:
         """Return the stopping rules of a candidate, and of the fit that was chosen."""
-        return stopping.MaxIter(iterations) | stopping.DecreaseBelow(self.trial_tolerance)
+        rules = stopping.MaxIter(iterations) | stopping.DecreaseBelow(self.trial_tolerance)
+        return rules if self.low_loss is None else rules | self.low_loss
 
     def saturation_for(self, loss: Loss, *, streamed: bool) -> str | bool:
         """Return what is clipped for this loss, and for rows in memory or a stream."""
