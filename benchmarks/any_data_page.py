@@ -392,7 +392,7 @@ geometric mean, at most 1.03 on {within 3 %:.0%} of the sets, and at worst {larg
 
 PAGE_TEXT = """# Any data
 
-*How accurate is the default on data that it was not made on?*
+*How accurate is the default, also on data that it was not made on?*
 
 `LipschitzRegressor()` with default arguments beside other regressors. Errors are root mean
 squares over test rows, in standard deviations of the training targets, means over five splits
