@@ -28,10 +28,10 @@ from greatcircle.network.network import Network
 from greatcircle.objective.problem import Problem
 from greatcircle.optimise import stopping
 from greatcircle.optimise.descent import Callback, Observer, Result, descend
-from greatcircle.optimise.directions import RootMeanSquare
+from greatcircle.optimise.directions import Soap
 from greatcircle.optimise.outcome import Outcome
-from greatcircle.optimise.schedules import RandomBatches
-from greatcircle.optimise.steps import CosineSchedule
+from greatcircle.optimise.random_batches import RandomBatches
+from greatcircle.optimise.steps import LinearDecay
 
 __all__ = [
     "MAX_ROUNDS",
@@ -47,11 +47,8 @@ MAX_ROUNDS, STEPS = 60, 100
 BATCH = 256
 """Rows that choose a step."""
 
-FIRST_STEP = 0.01
-"""Change of an entry of a unit vector in the first steps of a run that starts far from its goal."""
-
-SHORTEST = 0.1
-"""Smallest fraction of it, for a run that starts near its goal."""
+DISTANCE = 0.2
+"""Typical angle of each layer between the start and the trained weights, in radians."""
 
 SLACK = 0.1
 """Fraction of the budget that the start leaves unused, so that its layers can turn anywhere."""
@@ -110,8 +107,8 @@ def fit_within(
         length = math.sqrt(_mean_square(problem, jnp.asarray(scale, dtype))) or 1.0
         numbers = (jnp.asarray(number, dtype) for number in (scale, goal, length))
         objective = SandwichObjective(problem, *numbers)
-        first = jnp.asarray(FIRST_STEP * max(SHORTEST, 1 - goal / value), dtype)
-        schedule = CosineSchedule(first, jnp.asarray(rounds * STEPS, dtype))
+        distance = jnp.asarray(DISTANCE, dtype)
+        schedule = LinearDecay(jnp.asarray(rounds * STEPS, dtype), distance)
 
     def of_network(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """Return a callback that receives the weights of the network."""
@@ -120,7 +117,7 @@ def fit_within(
     result = descend(
         objective,
         sandwich.layers_of(network, start, proof, scale, goal, length),
-        direction=RootMeanSquare(),
+        direction=Soap(),
         step=schedule,
         stop=stopping.MaxIter(rounds),
         rows=RandomBatches(objective, BATCH, STEPS),

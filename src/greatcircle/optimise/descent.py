@@ -24,8 +24,9 @@ from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.history import History
 from greatcircle.optimise.loop import State, Update, initial_state, iterate
 from greatcircle.optimise.outcome import Ending, Outcome
+from greatcircle.optimise.random_batches import RandomBatches
 from greatcircle.optimise.record import Evaluations, Record, total_evaluations
-from greatcircle.optimise.schedules import AllRows, RandomBatches, RowSchedule
+from greatcircle.optimise.schedules import AllRows, RowSchedule
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import Rule
 
@@ -173,7 +174,11 @@ def descend(
         updates = iterate(schedule, start, direction, step, stop, len(records))
         unit = float(objective.unit)
         run = _Run(start, len(records), unit, float(start.point.loss) * unit)
-        return _follow(updates, run, records, _Watchers(callback, observe, checkpoint))
+        result = _follow(updates, run, records, _Watchers(callback, observe, checkpoint))
+        if isinstance(schedule, RandomBatches):  # whose records have the mean loss of batches
+            loss = float(schedule.loss(result.state.point.weights)) * unit
+            result = replace(result, loss=loss)
+        return result
 
 
 @dataclass(frozen=True)

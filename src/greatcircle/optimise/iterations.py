@@ -39,6 +39,7 @@ __all__ = [
     "Measured",
     "Point",
     "ProgramResult",
+    "block_length",
     "descending_iterations",
     "program_length",
     "sampled_iterations",
@@ -58,6 +59,9 @@ PROGRAM_OPERATIONS = 1.5e11
 
 PRODUCTS = 6
 """Matrix products per layer and iteration: forward one, gradient two, second order three."""
+
+MAX_STEPS = 128
+"""Largest number of steps on small batches in one program."""
 
 Scalar = Float[Array, ""]
 Radii = Float[Array, " layers"]
@@ -208,6 +212,13 @@ def program_length(rows: int | None, weights: Packed) -> int:
     return max(1, min(MAX_LENGTH, int(PROGRAM_OPERATIONS / operations)))
 
 
+def block_length(rows: int, weights: Packed) -> int:
+    """Return the number of steps of a program on batches of this many rows, a power of two."""
+    entries = sum(math.prod(shape) for shape in weights.shapes)
+    affordable = PROGRAM_OPERATIONS / (4 * PRODUCTS * max(rows, 1) * entries)
+    return 2 ** int(math.log2(min(max(affordable, 1), MAX_STEPS)))
+
+
 # Higher levels compile a second longer without a faster program: its time is in matrix products,
 # which come from a library.
 @partial(
@@ -248,18 +259,26 @@ def descending_iterations(
     )
 
 
-@partial(jax.jit, static_argnames=("direction", "length"), compiler_options=optimisation_level(1))
+@partial(jax.jit, static_argnames=("direction",), compiler_options=optimisation_level(1))
 def sampled_iterations(
-    rows: Any, radii: Radii, point: Point, *, direction: Direction, step: Step, length: int
+    block: Any,
+    count: Int[Array, ""] | int,
+    radii: Radii,
+    point: Point,
+    *,
+    direction: Direction,
+    step: Step,
 ) -> tuple[Point, Array]:
-    """Take `length` steps, each chosen by a random batch; return the point and the last angle.
+    """Take `count` steps, each chosen by one batch of a block; return the point and the last angle.
 
-    The angle is that of the layer that turns most. The loss of the point is that of all rows. The
-    step is a pytree, so that other numbers in it compile nothing.
+    The angle is that of the layer that turns most. The loss of the point is the mean of the losses
+    of the batches, each before its step. The step is a pytree, so that other numbers in it compile
+    nothing.
     """
 
-    def take(point: Point, _: None) -> tuple[Point, Array]:
-        objective = rows.at(point.iteration)
+    def take(number: Array, carry: tuple[Point, Array, Array]) -> tuple[Point, Array, Array]:
+        point, total, _ = carry
+        objective = block.at(number)
         loss, cache = objective.forward(sphere.unpack(point.weights))
         zero, infinite = jnp.zeros_like(loss), jnp.full_like(loss, jnp.inf)
         still = Arc(point.weights, sphere.scale(point.weights, 0.0), radii)
@@ -271,11 +290,11 @@ def sampled_iterations(
             evaluated,
             (arc.point(evaluated.angle), evaluated.iteration + 1),
         )
-        return moved, jnp.max(evaluated.angle * sphere.norm(evaluated.heading))
+        return moved, total + loss, jnp.max(evaluated.angle * sphere.norm(evaluated.heading))
 
-    point, angles = jax.lax.scan(take, point, None, length=length)
-    loss = rows.objective.value(sphere.unpack(point.weights))
-    return eqx.tree_at(lambda p: p.loss, point, loss), angles[-1]
+    zero = jnp.zeros_like(point.loss)
+    point, total, angle = jax.lax.fori_loop(0, count, take, (point, zero, zero))
+    return eqx.tree_at(lambda p: p.loss, point, total / count), angle
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,9 @@ from greatcircle.optimise import iterations, stopping
 from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.iterations import Batch, Measured, Point, ProgramResult
 from greatcircle.optimise.outcome import Ending, Outcome, Status
+from greatcircle.optimise.random_batches import RandomBatches
 from greatcircle.optimise.record import Evaluations, Record, total_evaluations
-from greatcircle.optimise.schedules import RandomBatches, RowSchedule
+from greatcircle.optimise.schedules import RowSchedule
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import Rule
 
@@ -235,22 +236,27 @@ def _iterate_on_random_batches(
     method: _Method, schedule: RandomBatches, state: State, recorded: int
 ) -> Iterator[Update]:
     """Yield a state after each round of steps that random batches chose."""
-    unit, value = float(schedule.objective.unit), schedule.loss(state.point.weights)
-    state = eqx.tree_at(lambda s: s.point.loss, state, value)
-    loss, round_cost = float(value) * unit, Evaluations(schedule.passes + 1, schedule.passes)
-    ending = _fired(method.stop, state) if np.isfinite(loss) else _not_finite("at the start")
-    yield Update(state, (), (), Evaluations(forward=1), ending)
+    unit, steps = float(schedule.objective.unit), schedule.steps(state.point.weights)
+    if np.isfinite(state.point.loss):
+        ending = None
+    else:
+        value = schedule.loss(state.point.weights)
+        state = eqx.tree_at(lambda s: s.point.loss, state, value)
+        ending = _fired(method.stop, state) if np.isfinite(value) else _not_finite("at the start")
+        yield Update(state, (), (), Evaluations(forward=1), ending)
+    passes = schedule.passes(steps)
+    loss, round_cost = float(state.point.loss) * unit, Evaluations(passes, passes)
     while ending is None:
         started = time.perf_counter()
         weights = schedule.conditioned(state.point.weights)
         radii = sphere.norm(weights)
         point, angle = iterations.sampled_iterations(
-            schedule,
+            schedule.block(int(state.point.iteration), steps),
+            np.asarray(steps, np.int32),
             radii,
             eqx.tree_at(lambda p: p.weights, state.point, weights),
             direction=method.direction,
             step=method.step,
-            length=schedule.steps,
         )
         before, loss = loss, float(point.loss) * unit
         if not np.isfinite(loss):

@@ -4,7 +4,8 @@
 |---|---|
 | `AllRows` | all, at every iteration |
 | `GrowingBatches` | batches that grow, of a stream or of rows in memory, then all rows |
-| `RandomBatches` | a small random batch for each step; no step has to lower the loss |
+
+Small batches for steps that need not lower the loss are in `random_batches.py`.
 
 Batches grow by one rule. One batch chooses a step, direction and angle alike; the next batch, which
 has other rows, accepts it if its loss falls. If it does not, the loss of the batch that chose is
@@ -15,18 +16,12 @@ Otherwise the batch is too small to tell the gradient from its noise, and from t
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
-from greatcircle.geometry import sphere
-from greatcircle.geometry.sphere import Packed
 from greatcircle.objective import chunks
-from greatcircle.objective.objective import Objective, value_of
+from greatcircle.objective.objective import Objective
 from greatcircle.objective.problem import Problem
 from greatcircle.optimise.iterations import Batch
 from greatcircle.optimise.outcome import Ending, Outcome, Status
@@ -36,7 +31,6 @@ __all__ = [
     "AllRows",
     "Chunks",
     "GrowingBatches",
-    "RandomBatches",
     "RowSchedule",
     "Source",
     "WindowSource",
@@ -332,49 +326,3 @@ class GrowingBatches:
     def _draw(self) -> Problem | None:
         drawn = self.source.draw(self.size)
         return None if drawn is None or len(drawn) < self.size else self.problem_of(drawn)
-
-
-class RandomBatches(eqx.Module):
-    """A random batch for each step, drawn inside the compiled program.
-
-    Not a `RowSchedule`: the loop has a branch for it, in which every step is taken.
-
-    Parameters
-    ----------
-    objective
-        With all rows.
-    size
-        Number of rows of a batch.
-    steps
-        Number of steps in an iteration, after which the loss of all rows is recorded.
-    """
-
-    objective: Any
-    can_converge: ClassVar[bool] = True
-    size: int = eqx.field(static=True, default=256)
-    steps: int = eqx.field(static=True, default=100)
-
-    def at(self, step: Array | int) -> Objective:
-        """Return the objective of the batch of a step."""
-        rows = self.objective.rows
-        key = jax.random.fold_in(jax.random.key(0), step)
-        size = min(self.size, rows.count)
-        index = jax.random.randint(key, (size,), 0, rows.count)
-        picked = rows.pick(lambda values, axis: jnp.take(values, index, axis))
-        return self.objective.with_rows(
-            picked.with_weight(picked.sample_weight * rows.count / size)
-        )
-
-    def conditioned(self, weights: Packed) -> Packed:
-        """Return an equivalent, well-conditioned point, if the objective can compute one."""
-        improve = getattr(self.objective, "conditioned", None)
-        return weights if improve is None else improve(weights)
-
-    def loss(self, weights: Packed) -> Array:
-        """Return the loss of all rows in units of `unit`."""
-        return value_of(self.objective, sphere.unpack(weights))
-
-    @property
-    def passes(self) -> float:
-        """Passes over the data in an iteration."""
-        return self.steps * min(1.0, self.size / self.objective.count)

@@ -8,11 +8,12 @@
 | `ConjugateGradient()` | none | Riemannian conjugate gradients |
 | `GaussNewton()` | products with JᵀHJ | truncated, damped Gauss-Newton |
 | `Kronecker()` | four forward passes and second moments, of a sample | K-FAC with momentum |
-| `RootMeanSquare()` | none | stochastic gradients scaled as in Adam |
+| `Soap()` | four products of a layer's size | SOAP, for small batches |
+| `KroneckerMomentum()` | two products of a layer's size | K-FAC, for small batches |
 
 A direction is a pair of pure functions: `init` makes its state, `choose` returns the heading at a
 point and the state for the next one. Headings are tangent, and scaled so that the fastest layer has
-angular speed one (except by `RootMeanSquare`), so no layer turns by more than the angle.
+angular speed one, so no layer turns by more than the angle.
 
 Distances on the spheres are in radians: the gradient of layer i in that metric is μ_i times the
 tangent part of its Euclidean gradient, and inner products of headings are sums over the layers. So
@@ -32,7 +33,8 @@ from greatcircle.optimise.directions.first_order import (
 )
 from greatcircle.optimise.directions.gauss_newton import GaussNewton
 from greatcircle.optimise.directions.kronecker import Kronecker
-from greatcircle.optimise.directions.root_mean_square import RootMeanSquare
+from greatcircle.optimise.directions.kronecker_momentum import KroneckerMomentum
+from greatcircle.optimise.directions.soap import Soap
 
 __all__ = [
     "Choice",
@@ -41,11 +43,12 @@ __all__ = [
     "GaussNewton",
     "HagerZhang",
     "Kronecker",
+    "KroneckerMomentum",
     "MajorantSteepest",
     "PolakRibiere",
     "Position",
     "RiemannianGradient",
-    "RootMeanSquare",
+    "Soap",
     "Steepest",
     "automatic",
 ]

@@ -12,7 +12,7 @@ from greatcircle.geometry.great_circle import Arc
 from greatcircle.geometry.sphere import Tree
 from greatcircle.objective.objective import Objective
 
-__all__ = ["Choice", "Direction", "Position", "max_speed", "ratio", "unit_max_speed"]
+__all__ = ["Choice", "Direction", "Position", "max_speed", "ratio", "unit_max_speed", "unit_speeds"]
 
 Scalar = Float[Array, ""]
 
@@ -68,6 +68,11 @@ class Direction(Protocol):
 def unit_max_speed(v: Tree) -> Tree:
     """Scale a heading so that the fastest layer has speed one; zero stays zero."""
     return sphere.scale(v, ratio(1.0, max_speed(v)))
+
+
+def unit_speeds(v: Tree) -> Tree:
+    """Scale a heading so that every layer has speed one; zero stays zero."""
+    return sphere.normalise(v)
 
 
 def max_speed(v: Tree) -> Scalar:

@@ -9,7 +9,7 @@
 | `DataMajorant()` | also the inputs of the layers | tighter |
 | `SmoothMajorant()` | also the activation's second derivative | proved, smooth activations only |
 | `ClosedForm()` | slope and radii | the authors' program |
-| `CosineSchedule(first, total)` | the number of the iteration | stochastic directions |
+| `LinearDecay(total)` | the number of the step | for small batches |
 
 Any of them goes with any direction of `directions/`. A step proposes an angle; on all rows the loop
 accepts it only if the loss falls, and halves it otherwise.
@@ -18,13 +18,13 @@ accepts it only if the loss falls, and halves it otherwise.
 """
 
 from greatcircle.optimise.steps.curvature import ComparedCurvature, Curvature
+from greatcircle.optimise.steps.linear_decay import LinearDecay
 from greatcircle.optimise.steps.majorised import (
     ClosedForm,
     DataMajorant,
     Majorant,
     SmoothMajorant,
 )
-from greatcircle.optimise.steps.schedule import CosineSchedule
 from greatcircle.optimise.steps.search import Brent, GoldenSection
 from greatcircle.optimise.steps.step import Proposal, Step
 from greatcircle.optimise.steps.taylor import Taylor
@@ -33,10 +33,10 @@ __all__ = [
     "Brent",
     "ClosedForm",
     "ComparedCurvature",
-    "CosineSchedule",
     "Curvature",
     "DataMajorant",
     "GoldenSection",
+    "LinearDecay",
     "Majorant",
     "Proposal",
     "SmoothMajorant",
