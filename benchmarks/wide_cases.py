@@ -142,7 +142,9 @@ def load(name: str, folder: Path) -> Case:
         y = y.astype(np.int64)
     else:
         y = y.reshape(len(X), -1)
-        y = ((y - y[train].mean(axis=0)) / np.sqrt(np.mean(y[train].var(axis=0)))).astype(np.float32)
+        y = ((y - y[train].mean(axis=0)) / np.sqrt(np.mean(y[train].var(axis=0)))).astype(
+            np.float32
+        )
     X = X.astype(np.float32)
     test = np.flatnonzero(tested)[:TEST_ROWS]
     return Case(X[train], y[train], X[test], y[test], kind.hidden, kind.passes)

@@ -360,6 +360,74 @@ def natural_gradient(
     return np.linalg.solve(system, np.append(-g.ravel(), 0.0))[:-1].reshape(W.shape)
 
 
+# Directions for small batches, one sphere at a time; its layers do not influence each other
+
+
+REFRESH = 8  # steps between two refreshes, for layers up to 143 wide
+
+
+def unit(V: Array) -> Array:
+    """V divided by its norm; zero stays zero."""
+    return V / (float(np.linalg.norm(V)) or 1.0)
+
+
+class Soap:
+    """SOAP (Vyas et al. 2024, Algorithm 3) with gradients of norm one, for one layer.
+
+    The mean is kept in the coordinates of the layer, the mean square in those of the bases.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.factors = [np.zeros((n, n)) for n in shape]
+        self.bases = [np.eye(n) for n in shape]
+        self.mean, self.square, self.point = (np.zeros(shape) for _ in range(3))
+
+    def refresh(self, W: Array, G: Array) -> None:
+        """One step of orthogonal iteration, from the bases so far."""
+        g, self.point = unit(G), unit(W)
+        for i, M in enumerate((g @ g.T, g.T @ g)):
+            self.factors[i] = 0.9 * self.factors[i] + 0.1 * M
+            self.bases[i] = np.linalg.qr(self.shifted(i) @ self.bases[i])[0]
+
+    def shifted(self, i: int) -> Array:
+        """A factor with a shift at its rounding, which makes it regular."""
+        factor = self.factors[i]
+        return factor + np.finfo(float).eps * np.trace(factor) * np.eye(len(factor))
+
+    def heading(self, W: Array, G: Array) -> Array:
+        """Heading of speed one at W."""
+        L, R = self.bases
+        # Without what the mean has along the weights of the last refresh.
+        self.mean = 0.9 * (self.mean - np.sum(self.point * self.mean) * self.point) + 0.1 * unit(G)
+        self.square = 0.95 * self.square + 0.05 * (L.T @ unit(G) @ R) ** 2
+        scaled = (L.T @ self.mean @ R) / (np.sqrt(self.square) + 1e-30)
+        return unit(project(W, -L @ scaled @ R.T, float(np.linalg.norm(W))))
+
+
+class KroneckerMomentum:
+    """Mean of the natural gradients of small batches, for one layer."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.factors = [np.zeros((n, n)) for n in shape]
+        self.mean = np.zeros(shape)
+
+    def refresh(self, inputs: Array, slopes: Array) -> None:
+        """Average the factors of a batch."""
+        new = zip(self.factors, (inputs, slopes), strict=True)
+        self.factors = [0.9 * old + 0.1 * moments for old, moments in new]
+
+    def heading(self, W: Array, G: Array) -> Array:
+        """Heading of speed one at W."""
+        A, B = (
+            factor / np.mean(np.linalg.eigvalsh(factor)) + 0.3 * np.eye(len(factor))
+            for factor in self.factors
+        )
+        radius = float(np.linalg.norm(W))
+        natural = project(W, np.linalg.solve(A, G) @ np.linalg.inv(B), radius)
+        self.mean = 0.9 * project(W, self.mean, radius) - 0.1 * unit(natural)
+        return unit(self.mean)
+
+
 def slope_along(weights: Layers, gradients: Layers, headings: Layers, radii: Radii) -> float:
     """First derivative of the loss along the arc, (8)."""
     layers = zip(weights, gradients, headings, radii, strict=True)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+import oracle
 from greatcircle import LipschitzClassifier, LipschitzRegressor, certificate, descend, sphere
 from greatcircle.bounded import sandwich
 from greatcircle.bounded.budget import (
     BATCH,
+    DISTANCE,
     MAX_ROUNDS,
     STEPS,
     certified_bound,
@@ -21,10 +23,10 @@ from greatcircle.bounded.budget import (
 )
 from greatcircle.network.activations import declare
 from greatcircle.optimise import stopping
-from greatcircle.optimise.directions import RootMeanSquare
+from greatcircle.optimise.directions import Soap
 from greatcircle.optimise.iterations import sampled_iterations, unevaluated
-from greatcircle.optimise.schedules import RandomBatches
-from greatcircle.optimise.steps import CosineSchedule
+from greatcircle.optimise.random_batches import RandomBatches
+from greatcircle.optimise.steps import LinearDecay
 from sandwich_problems import (
     ACTIVATIONS,
     RNG,
@@ -38,7 +40,7 @@ from sandwich_problems import (
 )
 from small import ACTIVATION_NAMES, thinned
 
-BOUND, LENGTH, FIRST, ROUNDS = 0.8, 1.5, 0.01, 3
+BOUND, LENGTH, ROUNDS = 0.8, 1.5, 3
 
 
 class PlainLoop:
@@ -46,43 +48,63 @@ class PlainLoop:
 
     def __init__(self, problem, layers, weight):
         self.points = [np.array(layer) for layer in layers]
-        self.mean, self.square = ([np.zeros_like(p) for p in self.points] for _ in range(2))
+        self.directions = [oracle.Soap(p.shape) for p in self.points]
         self.step = 0
-        self.angle = 0.0
+        self.angle = self.loss = 0.0
         numbers = [jnp.asarray(v, np.float64) for v in (SCALE, BOUND, LENGTH)]
         inputs, targets, share = map(jnp.asarray, (X * SCALE, Y, weight / np.sum(weight)))
+        passes = range(-(-ROUNDS * STEPS * BATCH // 300))
+        self.order = np.concatenate(
+            [np.random.default_rng((0, k)).permutation(300) for k in passes]
+        )
 
         def loss(layers, rows):
             weights = sandwich.network_weights(problem.network, layers, *numbers)
             errors = problem.network.apply(weights, inputs[rows]) - targets[rows]
             return jnp.mean(300 * share[rows] * jnp.sum(errors**2, axis=1) / 2) / problem.unit
 
-        self.gradient = jax.jit(jax.grad(loss))
+        self.gradient = jax.jit(jax.value_and_grad(loss))
+
+    def continue_from(self, point):
+        """Take over a state of the library.
+
+        The factors of the first gradients are singular, so rounding decides their eigenvectors.
+        """
+        self.points = [np.array(p) for p in sphere.unpack(point.weights)]
+        state, self.step = point.direction_state, int(point.iteration)
+        averages = zip(*map(sphere.unpack, (state.point, state.mean, state.square)), strict=True)
+        for i, (layer, (point, mean, square)) in enumerate(
+            zip(self.directions, averages, strict=True)
+        ):
+            sides = state.sides[2 * i : 2 * i + 2]
+            layer.factors = [np.array(side.factor) for side in sides]
+            layer.bases = [np.array(side.basis) for side in sides]
+            left, right = layer.bases
+            layer.point, layer.mean = (left @ np.array(m) @ right.T for m in (point, mean))
+            layer.square = np.array(square)
 
     def round(self):
         """Take the steps of one round."""
+        losses = []
         for _ in range(STEPS):
-            key = jax.random.fold_in(jax.random.key(0), self.step)
-            rows = jax.random.randint(key, (BATCH,), 0, 300)
-            length = FIRST * 0.5 * (1 + np.cos(np.pi * self.step / (ROUNDS * STEPS)))
-            angles = [
-                self.turn(i, np.asarray(g), length)
-                for i, g in enumerate(self.gradient(tuple(self.points), rows))
-            ]
-            self.angle = max(angles)
+            rows = self.order[self.step * BATCH : (self.step + 1) * BATCH]
+            loss, gradients = self.gradient(tuple(self.points), jnp.asarray(rows))
+            losses.append(float(loss))
+            total = ROUNDS * STEPS
+            self.angle = DISTANCE / np.sqrt(total) * (1 - self.step / total)
+            for i, g in enumerate(gradients):
+                self.turn(i, np.asarray(g))
             self.step += 1
+        self.loss = np.mean(losses)
 
-    def turn(self, i, g, length):
-        """Turn one layer along its scaled mean gradient; return the angle."""
-        p, radius, count = self.points[i], np.linalg.norm(self.points[i]), self.step + 1
-        self.mean[i] = 0.9 * self.mean[i] + 0.1 * g
-        self.square[i] = 0.999 * self.square[i] + 0.001 * g**2
-        m, s = self.mean[i] / (1 - 0.9**count), self.square[i] / (1 - 0.999**count)
-        way = -length * m / (np.sqrt(s) + 1e-3 * np.sqrt(np.mean(s)))
-        way -= np.sum(way * p) / radius**2 * p
-        angle = np.linalg.norm(way) / radius
-        self.points[i] = np.cos(angle) * p + np.sin(angle) * radius * way / np.linalg.norm(way)
-        return angle
+    def turn(self, i, g):
+        """Turn one layer."""
+        p, direction = self.points[i], self.directions[i]
+        radius = np.linalg.norm(p)
+        tangent = oracle.project(p, g, radius)
+        if self.step % oracle.REFRESH == 0:
+            direction.refresh(p, tangent)
+        self.points[i] = oracle.turn(p, direction.heading(p, tangent), radius, self.angle)
 
     def condition(self, network):
         """Replace every factor by its orthonormal one."""
@@ -104,7 +126,7 @@ def plain_problem():
 def assert_same_network(network, found, expected):
     pairs = (network_weights(network, layers, BOUND, LENGTH) for layers in (found, expected))
     for a, b in zip(*pairs, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.usefixtures("x64")
@@ -112,24 +134,28 @@ def test_a_round_is_that_of_a_plain_loop():
     problem, layers, plain = plain_problem()
     rows = RandomBatches(sandwich_objective(problem, BOUND, LENGTH), BATCH, STEPS)
     packed = sphere.pack(tuple(map(jnp.asarray, layers)))
-    point, angle = sampled_iterations(
-        rows,
-        sphere.norm(packed),
-        unevaluated(packed, RootMeanSquare()),
-        direction=RootMeanSquare(),
-        step=CosineSchedule(jnp.asarray(FIRST), jnp.asarray(float(ROUNDS * STEPS))),
-        length=STEPS,
-    )
+
+    def taken(point):
+        return sampled_iterations(
+            rows.block(int(point.iteration), STEPS),
+            np.asarray(STEPS, np.int32),
+            sphere.norm(packed),
+            point,
+            direction=Soap(),
+            step=LinearDecay(jnp.asarray(float(ROUNDS * STEPS)), jnp.asarray(DISTANCE)),
+        )
+
+    first, _ = taken(unevaluated(packed, Soap()))
+    plain.continue_from(first)
+    point, angle = taken(first)
     plain.round()
-    assert int(point.iteration) == STEPS
+    assert int(point.iteration) == 2 * STEPS
     found = sphere.unpack(point.weights)
     for a, b in zip(found, plain.points, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8)
     assert_same_network(problem.network, found, plain.points)
-    assert float(angle) == pytest.approx(plain.angle, rel=1e-7)
-    weights = network_weights(problem.network, plain.points, BOUND, LENGTH)
-    loss = float(point.loss) * float(problem.unit)
-    assert loss == pytest.approx(float(problem.loss(weights)), rel=1e-9)
+    assert float(angle) == pytest.approx(plain.angle, rel=1e-12)
+    assert float(point.loss) == pytest.approx(plain.loss, rel=1e-9)
 
 
 @pytest.mark.usefixtures("x64")
@@ -137,22 +163,30 @@ def test_the_loop_takes_the_rounds_of_a_plain_loop():
     """Between rounds, the factors are made orthonormal and the averages are kept."""
     problem, layers, plain = plain_problem()
     objective = sandwich_objective(problem, BOUND, LENGTH)
-    result = descend(
-        objective,
-        layers,
-        direction=RootMeanSquare(),
-        step=CosineSchedule(FIRST, ROUNDS * STEPS),
-        stop=stopping.MaxIter(2),
-        rows=RandomBatches(objective, BATCH, STEPS),
-    )
+
+    def run(rounds, **options):
+        return descend(
+            objective,
+            layers,
+            direction=Soap(),
+            step=LinearDecay(ROUNDS * STEPS, DISTANCE),
+            stop=stopping.MaxIter(rounds),
+            rows=RandomBatches(objective, BATCH, STEPS),
+            **options,
+        )
+
+    first = run(1)
+    plain.continue_from(first.state.point)
+    result = run(2, state=first.state)
     for record in result.records:
         plain.condition(problem.network)
         plain.round()
         assert record.angle == pytest.approx(plain.angle, rel=1e-6)
-        weights = network_weights(problem.network, plain.points, BOUND, LENGTH)
-        assert record.loss == pytest.approx(float(problem.loss(weights)), rel=1e-6)
+        assert record.loss == pytest.approx(plain.loss * float(problem.unit), rel=1e-6)
     assert len(result.records) == 2
     assert_same_network(problem.network, result.weights, plain.points)
+    weights = network_weights(problem.network, plain.points, BOUND, LENGTH)
+    assert result.loss == pytest.approx(float(problem.loss(weights)), rel=1e-6)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -176,7 +210,9 @@ def test_a_run_stays_within_the_budget_and_uses_it(activation):
         result = fit_within(
             problem, start, SCALE, budget, rounds=12, callback=callback, observe=observe
         )
-        np.testing.assert_allclose([r.loss for r in result.records], observed, rtol=1e-12)
+        # A record has the mean loss of its batches, each before its step; at the end of the run
+        # the steps are so short that it is nearly the loss of all rows.
+        np.testing.assert_allclose(result.records[-1].loss, observed[-1], rtol=0.02)
         assert [r.spectral_bound for r in result.records] == [1.5] * 12
         matrices = problem.network.linear(result.weights)
         folded = [matrices[0] * SCALE[:, None], *matrices[1:]]
@@ -186,7 +222,7 @@ def test_a_run_stays_within_the_budget_and_uses_it(activation):
         assert max(bounds) <= budget
         assert result.loss == pytest.approx(float(problem.loss(result.weights)), rel=1e-12)
         # A certificate is up to 1e-7 above the least bound; the last layer is scaled down by it.
-        assert result.loss <= result.records[-1].loss * (1 + 1e-6)
+        assert result.loss <= observed[-1] * (1 + 1e-6)
         assert [r.iteration for r in result.records] == [*range(1, 13)]
         assert result.outcome == "max_iter"
         assert result.reason == "reached the limit of 12 iterations"
@@ -227,11 +263,11 @@ def test_a_complete_run_converges():
     result = fit_within(problem, start, SCALE, 0.3)
     assert len(result.records) == MAX_ROUNDS
     assert (result.outcome, result.reason) == ("converged", "finished: step schedule completed")
-    # A round is STEPS forward and backward passes of a batch, and one forward pass of all rows.
+    # A round is STEPS forward and backward passes of a batch; the start is evaluated on all rows.
     passes = STEPS * BATCH / 300
-    assert result.records[0].forward == pytest.approx(passes + 1)
+    assert result.records[0].forward == pytest.approx(passes)
     assert result.evaluations.backward == pytest.approx(MAX_ROUNDS * passes)
-    assert result.evaluations.forward == pytest.approx(MAX_ROUNDS * (passes + 1) + 1)
+    assert result.evaluations.forward == pytest.approx(MAX_ROUNDS * passes + 1)
 
 
 @pytest.mark.parametrize("activation", ["leaky_relu", *ACTIVATIONS])

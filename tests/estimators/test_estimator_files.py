@@ -149,7 +149,7 @@ def test_the_model_of_an_estimator_is_loaded_alone(fitted, path):
         {"method": ("steepest", "taylor3")},
         {"method": (directions.GaussNewton(residual=0.2, max_products=3), steps.Taylor(4))},
         {"method": ("auto", steps.Majorant(steps.GoldenSection())), "hidden_layer_sizes": [3]},
-        {"method": (directions.RootMeanSquare(), steps.CosineSchedule(0.01, 50))},
+        {"method": (directions.Soap(), steps.LinearDecay(50, 0.2))},
         {"loss": "huber"},
         {"loss": losses.Huber(np.float64(0.5))},
         {"radius": np.array([2.0, 3.0]), "hidden_layer_sizes": 3},
@@ -184,11 +184,13 @@ def test_objects_without_a_name_are_decoded_as_they_were_encoded():
     for value in (
         directions.PolakRibiere(),
         directions.GaussNewton(fraction=0.5),
-        directions.RootMeanSquare(),
+        directions.Soap(),
+        directions.KroneckerMomentum(),
         steps.DataMajorant(steps.GoldenSection()),
         steps.SmoothMajorant(steps.GoldenSection()),
         steps.ComparedCurvature(0.1),
-        steps.CosineSchedule(0.01, 50),
+        steps.LinearDecay(50),
+        steps.LinearDecay(50, 0.2),
     ):
         assert decode(json.loads(json.dumps(encode(value)))) == value
 

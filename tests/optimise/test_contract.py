@@ -20,7 +20,8 @@ DIRECTIONS = (
     directions.GaussNewton(max_products=5),
     directions.Kronecker(),
     directions.Kronecker(sample=7),
-    directions.RootMeanSquare(),
+    directions.Soap(),
+    directions.KroneckerMomentum(),
 )
 STEPS = (
     steps.Curvature(),
@@ -33,7 +34,7 @@ STEPS = (
     steps.DataMajorant(),
     steps.SmoothMajorant(),
     steps.ClosedForm(),
-    steps.CosineSchedule(0.1, 100),
+    steps.LinearDecay(100),
 )
 ITERATIONS = 6
 PRODUCTS = {
@@ -67,7 +68,7 @@ def contract(direction, step, loss, activation):
     for r in first.records:
         assert 0 < r.angle < 2 * np.pi
         assert r.slope < 0
-        assert r.predicted > 0 or isinstance(step, steps.CosineSchedule)  # which predicts nothing
+        assert r.predicted > 0 or isinstance(step, steps.LinearDecay)  # which predicts nothing
         assert r.actual > 0
         cost = step.cost
         assert r.forward == 1 + r.halvings + cost.forward

@@ -1,3 +1,5 @@
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -17,11 +19,14 @@ from greatcircle import (
     stopping,
 )
 from greatcircle._runtime.precision import precision
+from greatcircle.data.sources import Arrays, Batches
+from greatcircle.objective.function import function_objective
 from greatcircle.optimise import iterations
 from greatcircle.optimise.loop import initial_state, iterate
+from greatcircle.optimise.random_batches import RandomBatches, StreamBatches
 from greatcircle.optimise.record import Evaluations, Record
-from greatcircle.optimise.schedules import AllRows, RandomBatches
-from small import small, thinned
+from greatcircle.optimise.schedules import AllRows
+from small import LOSS_NAMES, small, thinned
 
 
 class Sphere:
@@ -252,31 +257,246 @@ def test_continuing_from_a_state_is_the_uninterrupted_run(direction, dtype):
         np.testing.assert_array_equal(a, b)
 
 
-def random_batches(s, iterations, **options):
-    """Train on random batches of 8 rows, 10 steps in each iteration."""
+# Small batches
+
+
+FOR_SMALL_BATCHES = (directions.Soap(), directions.KroneckerMomentum())
+
+
+def random_batches(s, iterations=100, *, total=80, steps_of_program=10, **options):
+    """Train on random batches of 8 rows, by default 10 steps in each iteration."""
     problem = s.problem()
+    usual = {
+        "direction": directions.Soap(),
+        "step": steps.LinearDecay(total, 0.3),
+        "stop": stopping.MaxIter(iterations),
+    }
+    rows = RandomBatches(problem, 8, steps_of_program)
+    return descend(problem, s.weights, rows=rows, **usual | options)
+
+
+def assert_same_weights(a, b):
+    for one, other in zip(a.weights, b.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("direction", FOR_SMALL_BATCHES, ids=str)
+def test_a_run_on_random_batches_continues_from_a_state_or_a_checkpoint(direction, tmp_path):
+    s = small(1, activation="tanh", rows=30)
+    train = partial(random_batches, s, direction=direction)
+    whole, first = train(), train(3)
+    second = train(state=first.state)
+    # The loss of the state is the mean of the batches of its last program.
+    assert second.initial_loss == first.records[-1].loss
+    train(3, checkpoint=Checkpoint(tmp_path))
+    resumed = train(checkpoint=Checkpoint(tmp_path, resume=True))
+    assert_same_records(resumed.records, whole.records)
+    assert len(second.records) == len(whole.records) - 3 == 5
+    for rest in (second, resumed):
+        assert rest.loss == whole.loss
+        assert (rest.outcome, rest.reason) == (whole.outcome, whole.reason)
+        assert_same_weights(rest, whole)
+
+
+def test_a_run_on_random_batches_ends_with_its_step_schedule():
+    s = small(1, activation="tanh", rows=30)
+    result = random_batches(s, total=25)
+    assert (result.outcome, result.reason) == ("converged", "finished: step schedule completed")
+    assert int(result.state.point.iteration) == 25
+    # The angle of the last step of each program.
+    left = 1 - np.array([9, 19, 24]) / 25
+    np.testing.assert_allclose([r.angle for r in result.records], 0.3 / 5 * left, rtol=1e-12)
+    passes = [10 * 8 / 30, 10 * 8 / 30, 5 * 8 / 30]
+    assert [r.backward for r in result.records] == pytest.approx(passes)
+    assert [r.forward for r in result.records] == pytest.approx(passes)
+    assert result.evaluations == pytest.approx((1 + sum(passes), sum(passes), 0, 0, 0))
+    assert result.loss == pytest.approx(float(s.problem().loss(result.weights)), rel=1e-12)
+    again = random_batches(s, total=25, state=result.state)
+    assert (again.records, again.outcome, again.loss) == ([], "converged", result.loss)
+    assert_same_weights(again, result)
+
+
+@pytest.mark.parametrize("direction", FOR_SMALL_BATCHES, ids=str)
+def test_steps_of_an_iteration_do_not_change_a_run_on_random_batches(direction):
+    """Up to the rounding of the radii, which are computed again for each program."""
+    s = small(1, activation="tanh", rows=30)
+    runs = [
+        random_batches(s, total=60, steps_of_program=n, direction=direction) for n in (60, 7, 1)
+    ]
+    assert [len(result.records) for result in runs] == [1, 9, 60]
+    for other in runs[1:]:
+        assert other.loss == pytest.approx(runs[0].loss, rel=1e-9)
+        for a, b in zip(other.weights, runs[0].weights, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
+
+
+def test_records_of_random_batches_have_the_mean_loss_before_their_steps():
+    s = small(1, activation="tanh", rows=16)
+    result = random_batches(s, total=12, steps_of_program=1)
+    problem = s.problem()
+    losses = [float(problem.loss(s.weights)), *(r.loss for r in result.records)]
+    assert result.initial_loss == pytest.approx(losses[0], rel=1e-12)
+    np.testing.assert_allclose([r.actual for r in result.records], -np.diff(losses), rtol=1e-9)
+    together = random_batches(s, total=12, steps_of_program=4)
+    means = np.reshape(losses[1:], (3, 4)).mean(axis=1)
+    np.testing.assert_allclose([r.loss for r in together.records], means, rtol=1e-9)
+
+
+@pytest.mark.parametrize("when", ["callback", "program"])
+def test_ctrl_c_keeps_the_state_of_a_run_on_random_batches(when, monkeypatch):
+    s = small(1, activation="tanh", rows=30)
+    whole = random_batches(s)
+
+    def interrupt(record, weights):
+        if record.iteration == 3:
+            raise KeyboardInterrupt
+
+    calls, program = [], iterations.sampled_iterations
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return program(*arguments, **options)
+
+    if when == "callback":
+        result = random_batches(s, callback=interrupt)
+    else:
+        monkeypatch.setattr(iterations, "sampled_iterations", interrupted)
+        result = random_batches(s)
+        monkeypatch.undo()
+    assert (result.outcome, len(result.records)) == ("interrupted", 3)
+    assert_same_records(result.records, whole.records[:3])
+    assert int(result.state.point.iteration) == 30
+    assert result.loss == pytest.approx(float(s.problem().loss(result.weights)), rel=1e-12)
+    assert_same_weights(random_batches(s, state=result.state), whole)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("loss", LOSS_NAMES)
+def test_small_batches_lower_every_loss(loss, dtype):
+    s = small(2, activation="tanh", loss=loss, rows=60)
+    start = float(s.problem().loss(s.weights))
+    for direction in FOR_SMALL_BATCHES:
+        problem = s.problem(dtype)
+        result = descend(
+            problem,
+            s.weights,
+            direction=direction,
+            step=steps.LinearDecay(300),
+            stop=stopping.MaxIter(1000),
+            rows=RandomBatches(problem, 16),
+        )
+        assert result.converged
+        assert result.weights[0].dtype == dtype
+        assert result.initial_loss == pytest.approx(start, rel=1e-5)
+        assert result.loss < 0.97 * start
+        assert result.loss == pytest.approx(float(s.problem().loss(result.weights)), rel=1e-4)
+        for w, radius in zip(result.weights, s.radii, strict=True):
+            assert np.linalg.norm(w) == pytest.approx(radius, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_random_batches_of_a_loss_without_rows_are_the_whole_loss(dtype):
+    problem, start = user_problem(dtype)
+    with precision(dtype):
+        rows = RandomBatches(function_objective(problem, np.dtype(dtype)))
+    result = descend(
+        rows.objective,
+        start,
+        direction=directions.Soap(),
+        step=steps.LinearDecay(200, 2.0),
+        stop=stopping.MaxIter(1000),
+        rows=rows,
+    )
+    assert (result.outcome, len(result.records)) == ("converged", 20)
+    assert [(r.forward, r.backward) for r in result.records] == [(10, 10)] * 20
+    assert result.weights["a"].dtype == dtype
+    assert result.loss < 0.05 * result.initial_loss
+    assert result.loss == pytest.approx(float(problem.loss(result.weights)), rel=1e-4)
+
+
+STREAMED = np.random.default_rng(3).standard_normal((5000, 3))
+STREAM_NETWORK = Network((3, 6, 1), "tanh", bias=True)
+
+
+def stream(source, iterations, *, total=2000, stop=None, **options):
+    """Train on batches of 16 rows of a source, at most 128 steps in each iteration."""
+    first = Problem(STREAM_NETWORK, STREAMED[:200], np.sin(STREAMED[:200, :1]), dtype=np.float64)
+
+    def problem_of(drawn):
+        made = Problem(STREAM_NETWORK, drawn.inputs, drawn.targets, dtype=np.float64)
+        return made.with_unit(first.unit)
+
     return descend(
-        problem,
-        s.weights,
-        direction=directions.RootMeanSquare(),
-        step=steps.CosineSchedule(0.01, 80),
-        stop=stopping.MaxIter(iterations),
-        rows=RandomBatches(problem, 8, 10),
+        first,
+        STREAM_NETWORK.initial_weights(0, dtype=np.float64),
+        direction=directions.Soap(),
+        step=steps.LinearDecay(total),
+        stop=stop or stopping.MaxIter(iterations),
+        rows=StreamBatches(first, source, problem_of, 16, seed=4),
         **options,
     )
 
 
-def test_a_run_on_random_batches_continues_from_a_state_or_a_checkpoint(tmp_path):
-    s = small(1, activation="tanh", rows=30)
-    whole, first = random_batches(s, 8), random_batches(s, 3)
-    second = random_batches(s, 5, state=first.state)
-    assert second.initial_loss == first.loss
-    random_batches(s, 3, checkpoint=Checkpoint(tmp_path))
-    resumed = random_batches(s, 8, checkpoint=Checkpoint(tmp_path, resume=True))
+def arrays():
+    return Arrays(STREAMED, np.sin(STREAMED[:, :1]), None, 7)
+
+
+def test_a_run_on_a_stream_resumes_bit_for_bit_by_seeking(tmp_path):
+    whole = stream(arrays(), 5)
+    assert whole.loss < 0.5 * whole.initial_loss
+    first = stream(arrays(), 2, checkpoint=Checkpoint(tmp_path))
+    resumed = stream(arrays(), 5, checkpoint=Checkpoint(tmp_path, resume=True))
     assert_same_records(resumed.records, whole.records)
-    for rest in (second, resumed):
-        for a, b in zip(rest.weights, whole.weights, strict=True):
-            np.testing.assert_array_equal(a, b)
+    continued = stream(arrays(), 3, state=first.state)
+    for rest in (resumed, continued):
+        assert rest.loss == whole.loss
+        assert_same_weights(rest, whole)
+    # From the beginning of the source, other rows are drawn.
+    assert not np.array_equal(first.state.rows, arrays().position)
+    other = stream(arrays(), 3, state=replace(first.state, rows=arrays().position))
+    assert np.max(np.abs(other.weights[0] - whole.weights[0])) > 1e-6
+
+
+def test_ctrl_c_while_rows_are_drawn_loses_no_rows():
+    class Interrupted(Arrays):
+        draws = 0
+
+        def draw(self, rows):
+            drawn = super().draw(rows)
+            self.draws += 1
+            if self.draws == 3:
+                raise KeyboardInterrupt
+            return drawn
+
+    source = Interrupted(STREAMED, np.sin(STREAMED[:, :1]), None, 7)
+    result = stream(source, 5)
+    assert (result.outcome, len(result.records)) == ("interrupted", 2)
+    assert_same_weights(stream(source, 3, state=result.state), stream(arrays(), 5))
+
+
+def test_a_run_on_a_stream_ends_with_its_rows():
+    rows = 128 * 16
+    batches = [(STREAMED[:400], np.sin(STREAMED[:400, :1]))] * 13  # of 5200 rows
+    result = stream(Batches(iter(batches)), 1000)
+    assert (result.outcome, result.reason) == ("max_iter", "there are no more rows")
+    assert len(result.records) == 5200 // rows == 2
+    assert int(result.state.point.iteration) == 256
+    assert result.records[0].forward == pytest.approx(rows / 200)  # passes over the sample
+    short = stream(Batches(iter(batches)), 1000, total=200)
+    assert (short.outcome, short.reason) == ("converged", "finished: step schedule completed")
+    assert int(short.state.point.iteration) == 200
+
+
+def test_rules_that_mean_convergence_do_not_end_a_run_on_a_stream():
+    """Its records are losses of other rows each."""
+    lax = stopping.DecreaseBelow(10.0, patience=1)
+    result = stream(arrays(), 0, stop=stopping.MaxIter(4) | lax)
+    assert (result.outcome, len(result.records)) == ("max_iter", 4)
+    s = small(1, activation="tanh", rows=30)
+    in_memory = random_batches(s, stop=stopping.MaxIter(4) | lax)
+    assert (in_memory.outcome, len(in_memory.records)) == ("converged", 1)
 
 
 def test_a_run_on_random_batches_ends_where_the_loss_is_not_finite():
@@ -293,15 +513,17 @@ def test_a_run_on_random_batches_ends_where_the_loss_is_not_finite():
     result = descend(
         problem,
         s.weights,
-        direction=directions.RootMeanSquare(),
-        step=steps.CosineSchedule(0.002, 100_000),
+        direction=directions.Soap(),
+        step=steps.LinearDecay(10**6, 3.0),
         stop=stopping.MaxIter(1000),
         rows=RandomBatches(problem, 1, 10),
     )
     assert result.outcome == "non_finite"
     assert result.reason == "the loss is not finite after a step"
     assert 0 < len(result.records) < 1000
-    assert result.loss == result.records[-1].loss == pytest.approx(problem.loss(result.weights))
+    assert all(np.isfinite(r.loss) for r in result.records)
+    assert np.isfinite(result.loss)
+    assert result.loss == pytest.approx(problem.loss(result.weights))
 
 
 def test_a_run_on_random_batches_from_a_loss_that_is_not_finite():
@@ -310,8 +532,8 @@ def test_a_run_on_random_batches_from_a_loss_that_is_not_finite():
     result = descend(
         problem,
         [np.full(shape, 1e30, np.float32) for shape in network.shapes],
-        direction=directions.RootMeanSquare(),
-        step=steps.CosineSchedule(0.01, 80),
+        direction=directions.Soap(),
+        step=steps.LinearDecay(80),
         stop=stopping.MaxIter(8),
         rows=RandomBatches(problem, 2, 10),
     )
@@ -320,6 +542,9 @@ def test_a_run_on_random_batches_from_a_loss_that_is_not_finite():
         "the loss is not finite at the start",
     )
     assert result.records == []
+
+
+# All rows
 
 
 def test_negative_curvature_goes_to_the_edge_of_the_trust_region():

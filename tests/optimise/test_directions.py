@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import oracle
 from greatcircle import Network, Problem, descend, losses, sphere, stopping
+from greatcircle._runtime.precision import precision
 from greatcircle.geometry.great_circle import Arc
 from greatcircle.objective.function import FunctionObjective, function_objective
 from greatcircle.optimise import arc as arcs
@@ -19,17 +23,18 @@ from greatcircle.optimise.directions import (
     GaussNewton,
     HagerZhang,
     Kronecker,
+    KroneckerMomentum,
     MajorantSteepest,
     PolakRibiere,
     Position,
     RiemannianGradient,
-    RootMeanSquare,
+    Soap,
     Steepest,
     automatic,
     kronecker,
-    root_mean_square,
 )
 from greatcircle.optimise.directions.gauss_newton import DAMPING
+from greatcircle.optimise.directions.soap import of_similar_size, refresh_interval
 from greatcircle.optimise.steps import Curvature, DataMajorant, Majorant, SmoothMajorant
 from small import LOSS_NAMES, small, thinned, unless_types_are_checked
 
@@ -124,7 +129,7 @@ def test_zero_gradient_gives_zero_heading(direction):
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
+@pytest.mark.parametrize("direction", [*DIRECTIONS, KroneckerMomentum()], ids=str)
 def test_headings_do_not_depend_on_how_the_radii_are_distributed(direction, bias):
     """Relu: a factor on a layer is a factor on the outputs, and on the targets here."""
     s = small(5, depth=3, rows=12)
@@ -754,85 +759,234 @@ def test_kronecker_works_with_a_layer_of_inactive_units():
     np.testing.assert_allclose(result.weights[0], weights[0], atol=1e-6)
 
 
-# Root mean square
+# Directions for small batches
 
 
-def reference_root_mean_square(gradients, weights, radii):
-    """Return the headings for a sequence of gradients in radians, at fixed weights."""
-    decays = root_mean_square.MEAN_DECAY, root_mean_square.SQUARE_DECAY
-    small, tiny = root_mean_square.SMALL, root_mean_square.TINY
-    means, squares, headings = [0.0] * len(weights), [0.0] * len(weights), []
-    for step, layers in enumerate(gradients, start=1):
-        heading = []
-        for i, (g, w, mu) in enumerate(zip(layers, weights, radii, strict=True)):
-            g = g / mu
-            means[i] = decays[0] * means[i] + (1 - decays[0]) * g
-            squares[i] = decays[1] * squares[i] + (1 - decays[1]) * g**2
-            mean, square = means[i] / (1 - decays[0] ** step), squares[i] / (1 - decays[1] ** step)
-            scaled = mean / (np.sqrt(square) + small * np.sqrt(np.mean(square)) + tiny)
-            heading.append(-oracle.project(w, scaled, mu) / mu)
-        headings.append(heading)
-    return headings
+FOR_SMALL_BATCHES = (Soap(), KroneckerMomentum())
+SIDES = ((5, 3), (4, 4), (3, 5), (2, 1))
+
+
+def random_gradients(shapes, steps, seed=0):
+    """Yield gradients of successive batches: a common part, and noise of another scale each."""
+    rng = np.random.default_rng(seed)
+    common = [rng.standard_normal(shape) for shape in shapes]
+    for _ in range(steps):
+        scale = 10 ** rng.uniform(-3, 3)
+        yield tuple(scale * (c + 2 * rng.standard_normal(c.shape)) for c in common)
+
+
+def follow(direction, shapes, gradients, angle=0.02):
+    """Take steps with given gradients; yield position and choice of each."""
+    weights = sphere.random_points(np.random.default_rng(1), shapes, 1.5, np.float64)
+    objective = function_objective(OnlyLoss(), np.dtype(np.float64))
+    position = position_at(objective, weights)
+    state = direction.init(position.weights)
+    for each in gradients:
+        gradient = sphere.pack(tuple(map(jnp.asarray, each)))
+        tangent = sphere.project(position.weights, gradient, position.radii)
+        position = replace(position, gradient=tangent)
+        choice = choose(direction, position, state)
+        yield position, choice
+        arc, state = Arc(position.weights, choice.heading, position.radii), choice.state
+        position = replace(position, weights=arc.point(angle), arc=arc)
+
+
+def assert_speeds_are_one(position, choice):
+    np.testing.assert_allclose(sphere.inner(position.weights, choice.heading), 0, atol=1e-14)
+    np.testing.assert_allclose(sphere.norm(choice.heading), 1, rtol=1e-14)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("shapes", [SIDES, ((4, 4), (3, 3))], ids=str)
+def test_soap_agrees_with_the_oracle_step_by_step(shapes):
+    plain = [oracle.Soap(shape) for shape in shapes]
+    steps = 3 * oracle.REFRESH + 3
+    for k, (position, choice) in enumerate(follow(Soap(), shapes, random_gradients(shapes, steps))):
+        assert_speeds_are_one(position, choice)
+        layers = list(zip(matrices(position.weights), matrices(position.gradient), strict=True))
+        for i, (layer, (w, g)) in enumerate(zip(plain, layers, strict=True)):
+            if k % oracle.REFRESH == 0:
+                layer.refresh(w, g)
+            if k == 0:
+                adopt_first_bases(layer, choice.state.sides[2 * i : 2 * i + 2])
+            heading = layer.heading(w, g)
+            # Rounding alone decides the entries of the first heading where one gradient, whose
+            # rank is at most the shorter side, is zero.
+            if k > 0 or len(set(w.shape)) == 1:
+                found = matrices(choice.heading)[i]
+                np.testing.assert_allclose(found, heading, rtol=1e-6, atol=1e-8)
+    assert int(choice.state.steps) == steps
+
+
+def adopt_first_bases(layer, sides):
+    """Let the oracle continue with the first bases of the library, after checking them.
+
+    The factor of one gradient is singular on the longer side, so rounding decides its basis.
+    """
+    for i, side in enumerate(sides):
+        factor, basis = np.asarray(side.factor), np.asarray(side.basis)
+        np.testing.assert_allclose(factor, layer.factors[i], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(basis.T @ basis, np.eye(len(basis)), atol=1e-13)
+        np.testing.assert_allclose(np.tril(basis.T @ layer.shifted(i), -1), 0, atol=1e-14)
+        layer.bases[i] = basis
+
+
+@pytest.mark.usefixtures("x64")
+def test_bases_of_soap_approach_the_eigenvectors_of_its_factors():
+    shapes = ((7, 7), (6, 4))
+    rng = np.random.default_rng(2)
+    left, right = (
+        [np.diag(0.4 ** np.arange(n)) for n in side] for side in zip(*shapes, strict=True)
+    )
+    turns = [np.linalg.qr(rng.standard_normal((len(m), len(m))))[0] for m in left]
+    noise = (
+        tuple(
+            q @ a @ rng.standard_normal(shape) @ b
+            for q, a, b, shape in zip(turns, left, right, shapes, strict=True)
+        )
+        for _ in range(40 * oracle.REFRESH)
+    )
+    *_, (_, choice) = follow(Soap(), shapes, noise, angle=1e-4)
+    for side in choice.state.sides:
+        factor, basis = np.asarray(side.factor), np.asarray(side.basis)
+        np.testing.assert_allclose(basis.T @ basis, np.eye(len(basis)), atol=1e-12)
+        rotated = basis.T @ factor @ basis
+        size = np.sqrt(np.diag(rotated))
+        correlation = rotated / np.outer(size, size) - np.eye(len(size))
+        before = factor / np.sqrt(np.outer(np.diag(factor), np.diag(factor)))
+        assert np.linalg.norm(correlation) < 0.5 * np.linalg.norm(before - np.eye(len(size)))
 
 
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("bias", [False, True])
-def test_root_mean_square_agrees_with_a_reference_over_several_steps(bias):
+def test_kronecker_momentum_agrees_with_the_oracle_step_by_step(bias):
+    """On a batch of other rows in each step."""
     s = small(2, activation="tanh", bias=bias)
-    problem, direction = s.problem(), RootMeanSquare()
-    position = position_at(problem, s.weights)
-    state, rng = direction.init(position.weights), np.random.default_rng(0)
-    gradients, found = [], []
-    for _ in range(5):
-        noise = tuple(rng.standard_normal(w.shape) for w in s.weights)
-        gradient = sphere.project(position.weights, sphere.pack(noise), position.radii)
-        choice = choose(direction, replace(position, gradient=gradient), state)
-        state = choice.state
-        gradients.append(matrices(gradient))
-        found.append(matrices(choice.heading))
-        np.testing.assert_allclose(sphere.inner(position.weights, choice.heading), 0, atol=1e-13)
-    expected = reference_root_mean_square(gradients, s.weights, s.radii)
-    for ours, theirs in zip(found, expected, strict=True):
-        for a, b in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-13)
-    assert int(state.steps) == 5
+    rng, direction = np.random.default_rng(0), KroneckerMomentum()
+    plain = [oracle.KroneckerMomentum(w.shape) for w in s.weights]
+    weights, state, last = s.weights, direction.init(sphere.pack(s.weights)), None
+    for k in range(2 * oracle.REFRESH + 3):
+        x, y = rng.standard_normal(s.X.shape), rng.standard_normal(s.Y.shape)
+        problem = Problem(s.network, x, y, dtype=np.float64).with_unit(s.problem().unit)
+        position = position_at(problem, weights)
+        choice = choose(direction, position, state)
+        assert_speeds_are_one(position, choice)
+        rows = replace(s, X=x, Y=y)
+        share = np.full(len(x), 1 / len(x))
+        moments = factors(rows, problem, share, weights)
+        gradients = oracle.gradient(weights, x, y, "tanh", "squared", bias)
+        found = matrices(choice.heading)
+        layers = zip(plain, weights, gradients, *moments, found, strict=True)
+        for layer, w, g, inputs, slopes, ours in layers:
+            if k % oracle.REFRESH == 0:
+                layer.refresh(inputs, slopes)
+            tangent = oracle.project(w, g, np.linalg.norm(w))
+            np.testing.assert_allclose(ours, layer.heading(w, tangent), rtol=1e-8, atol=1e-10)
+        assert last is None or np.max(np.abs(flat(choice.heading) - last)) > 1e-3
+        state, last = choice.state, flat(choice.heading)
+        weights = oracle.turn_all(weights, found, s.radii, 0.02)
+        weights = [w * (r / np.linalg.norm(w)) for w, r in zip(weights, s.radii, strict=True)]
+    assert int(state.steps) == 2 * oracle.REFRESH + 3
 
 
 @pytest.mark.usefixtures("x64")
-def test_the_first_root_mean_square_heading_leads_downhill_at_a_fixed_rate():
-    """At first every entry has the same size, whatever the unit of the loss."""
+@pytest.mark.parametrize("direction", FOR_SMALL_BATCHES, ids=str)
+def test_every_batch_counts_alike(direction):
+    """Neither the unit of the loss nor the sizes of single gradients have an influence."""
+    network = Network((4, 4, 4, 4), "tanh")  # with square layers, rounding decides nothing
+    rng = np.random.default_rng(0)
+    weights = network.initial_weights(rng, dtype=np.float64)
+    batches = [
+        Problem(network, x, x[:, ::-1] + rng.standard_normal((20, 4)), dtype=np.float64)
+        for x in rng.standard_normal((oracle.REFRESH + 3, 20, 4))
+    ]
+
+    def headings(unit, sizes):
+        state, found = direction.init(position_at(batches[0], weights).weights), []
+        for problem, size in zip(batches, sizes, strict=True):
+            position = position_at(problem.with_unit(jnp.asarray(unit)), weights)
+            position = replace(position, gradient=sphere.scale(position.gradient, size))
+            choice = choose(direction, position, state)
+            state = choice.state
+            found.append(flat(choice.heading))
+        return found
+
+    ones, sizes = np.ones(len(batches)), 10 ** rng.uniform(-6, 6, len(batches))
+    expected = headings(1.0, ones)
+    for others in (headings(1e-3, ones), headings(1.0, sizes)):
+        np.testing.assert_allclose(others, expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize("direction", FOR_SMALL_BATCHES, ids=str)
+def test_headings_of_small_batches_lead_downhill_at_first_and_remember_later(direction):
     s = small(1, activation="tanh", rows=20)
-    position = position_at(s.problem(), s.weights)
-    state = RootMeanSquare().init(position.weights)
-    choice = choose(RootMeanSquare(), position, state)
-    assert float(sphere.dot(position.gradient, choice.heading)) < 0
-    # Signs of the gradient, divided by the radius, before the projection onto the tangent space.
-    for v, mu in zip(matrices(choice.heading), s.radii, strict=True):
-        assert 0.5 * np.sqrt(v.size) / mu < np.linalg.norm(v) <= np.sqrt(v.size) / mu
-    louder = replace(position, gradient=sphere.scale(position.gradient, 1e6))
-    again = choose(RootMeanSquare(), louder, state)
-    np.testing.assert_allclose(flat(again.heading), flat(choice.heading), rtol=1e-12)
+    (first, state, choice), (second, later, again) = run(direction, s.problem(), s.weights)
+    assert_speeds_are_one(first, choice)
+    assert_speeds_are_one(second, again)
+    for g, v in zip(matrices(first.gradient), matrices(choice.heading), strict=True):
+        assert np.sum(g * v) < 0
+    forgetful = choose(direction, second, state)
+    assert np.max(np.abs(flat(again.heading) - flat(forgetful.heading))) > 1e-3
+    assert int(again.state.steps) == int(later.steps) + 1 == 2
 
 
-@pytest.mark.usefixtures("x64")
-def test_root_mean_square_averages_are_those_of_the_first_gradient_if_it_stays_the_same():
-    """The averages start from zero, and are corrected for it."""
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("direction", FOR_SMALL_BATCHES, ids=str)
+def test_a_zero_gradient_of_a_small_batch_gives_a_zero_heading(direction, dtype):
+    """At the start; later the mean of earlier batches decides. Never NaN."""
     s = small(1, activation="tanh")
-    position = position_at(s.problem(), s.weights)
-    state = RootMeanSquare().init(position.weights)
-    first = choose(RootMeanSquare(), position, state)
-    for _ in range(3):
-        later = choose(RootMeanSquare(), position, state)
-        state = later.state
-        np.testing.assert_allclose(flat(later.heading), flat(first.heading), rtol=1e-12)
+    with precision(dtype):
+        problem = s.problem(dtype)
+        fitted = Problem(s.network, s.X, problem.outputs(s.weights), dtype=dtype)
+        weights = tuple(w.astype(dtype) for w in s.weights)
+        position = position_at(fitted, weights)
+        position = replace(position, gradient=sphere.scale(position.gradient, 0.0))
+        choice = choose(direction, position, direction.init(position.weights))
+        np.testing.assert_array_equal(flat(choice.heading), 0)
+        assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(choice.state))
+        usual = choose(direction, position_at(problem, weights), choice.state)
+        np.testing.assert_allclose(sphere.norm(usual.heading), 1, rtol=1e-5)
+        after = choose(direction, position, usual.state)
+        assert np.all(np.isfinite(flat(after.heading)))
 
 
 @pytest.mark.usefixtures("x64")
-def test_root_mean_square_of_a_zero_gradient_is_zero():
-    position = position_at(small(1).problem(), small(1).weights)
-    position = replace(position, gradient=sphere.scale(position.gradient, 0.0))
-    choice = choose(RootMeanSquare(), position, RootMeanSquare().init(position.weights))
-    np.testing.assert_array_equal(flat(choice.heading), 0)
+def test_a_layer_without_a_gradient_stays():
+    """All of its units are inactive."""
+    network = Network((2, 3, 1), bias=True)
+    weights = (np.vstack([np.zeros((2, 3)), -np.ones((1, 3))]), np.array([[0.1, 0.2, 0.3, 0.4]]).T)
+    problem = Problem(network, np.eye(4, 2), np.full((4, 1), 0.1), dtype=np.float64)
+    for direction in FOR_SMALL_BATCHES:
+        for _, _, choice in run(direction, problem, weights, steps=oracle.REFRESH + 1):
+            first, last = matrices(choice.heading)
+            np.testing.assert_array_equal(first, 0)
+            assert np.linalg.norm(last) == pytest.approx(1)
+
+
+def test_kronecker_momentum_needs_layers():
+    objective = function_objective(OnlyLoss(), np.dtype(np.float32))
+    Soap().check(objective)
+    with pytest.raises(TypeError, match=r"KroneckerMomentum needs a Problem.*directions\.Soap"):
+        KroneckerMomentum().check(objective)
+
+
+def test_bases_of_wide_layers_are_refreshed_less_often():
+    """The shorter side of a layer decides; the widest layer decides for all."""
+    assert refresh_interval(((3, 5), (2000, 4))) == oracle.REFRESH
+    narrow, wide, wider = (refresh_interval(((9, 5), (n, n + 1))) for n in (100, 512, 1024))
+    assert narrow == oracle.REFRESH < wide
+    assert wider == 2 * wide
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=20))
+def test_sides_of_similar_size_share_a_loop(sizes):
+    groups = of_similar_size(sizes)
+    assert sorted(i for group in groups for i in group) == list(range(len(sizes)))
+    for group in groups:
+        assert 2 * min(sizes[i] for i in group) >= max(sizes[i] for i in group)
+    largest = [max(sizes[i] for i in group) for group in groups]
+    assert all(2 * b < a for a, b in pairwise(largest))
 
 
 # The automatic choice
@@ -886,7 +1040,9 @@ def lapack_calls(jaxpr):
 @pytest.mark.parametrize(
     "step", [Curvature(), Majorant(), DataMajorant(), SmoothMajorant()], ids=str
 )
-@pytest.mark.parametrize("direction", [Kronecker(), MajorantSteepest()], ids=str)
+@pytest.mark.parametrize(
+    "direction", [Kronecker(), MajorantSteepest(), *FOR_SMALL_BATCHES], ids=str
+)
 def test_lapack_never_sees_a_stack(direction, step):
     """Two calls on stacks at once can deadlock: `gains.py` says why."""
     s = small(0, depth=3, activation="tanh")

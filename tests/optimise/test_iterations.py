@@ -18,21 +18,22 @@ import oracle
 from greatcircle import Network, Problem, directions, sphere, steps
 from greatcircle._runtime.precision import precision
 from greatcircle.objective.function import function_objective
-from greatcircle.optimise.directions import RootMeanSquare
 from greatcircle.optimise.iterations import (
     MAX_HALVINGS,
     MAX_LENGTH,
+    MAX_STEPS,
     PRODUCTS,
     PROGRAM_OPERATIONS,
     Batch,
+    block_length,
     descending_iterations,
     program_length,
     sampled_iterations,
     unevaluated,
 )
 from greatcircle.optimise.outcome import Status
-from greatcircle.optimise.schedules import RandomBatches
-from greatcircle.optimise.steps import CosineSchedule, Proposal
+from greatcircle.optimise.random_batches import BATCH, RandomBatches, batch_size
+from greatcircle.optimise.steps import LinearDecay, Proposal
 from greatcircle.optimise.stopping import DecreaseBelow, LossBelow, MaxIter
 from small import small
 
@@ -344,93 +345,217 @@ def test_several_iterations_in_one_program_fetch_fewer_pages():
     assert together < 1.5 / length * single
 
 
-# Steps chosen by random batches
+# Steps on small batches
 
 
 SAMPLED = np.random.default_rng(0).standard_normal((400, 3))
 
 
-def sampled_problem():
-    weight = np.random.default_rng(1).uniform(0.5, 2, 400)
-    Y = np.stack([np.sin(SAMPLED[:, 0]), np.abs(SAMPLED[:, 1])], axis=1)
+def sampled_problem(rows=400):
+    weight = np.random.default_rng(1).uniform(0.5, 2, rows)
+    X = SAMPLED[:rows]
+    Y = np.stack([np.sin(X[:, 0]), np.abs(X[:, 1])], axis=1)
     network = Network((3, 6, 2), "tanh", bias=True)
-    return Problem(network, SAMPLED, Y, sample_weight=weight, dtype=np.float64)
+    return Problem(network, X, Y, sample_weight=weight, dtype=np.float64)
 
 
-def sampled(problem, counts, *, first=0.01, size=32):
-    """Take steps in rounds of these lengths; return the points after each, and the angles."""
+def sampled(problem, counts, *, direction=None, distance=0.05, total=10.0, size=32):
+    """Take steps in programs of these lengths; return the points after each, and the angles."""
     weights = problem.network.initial_weights(0, dtype=np.float64)
+    rows, direction = RandomBatches(problem, size), direction or directions.Soap()
     with precision(np.float64):
         packed = sphere.pack(tuple(map(jnp.asarray, weights)))
-        radii, direction = sphere.norm(packed), RootMeanSquare()
         point, points, angles = unevaluated(packed, direction), [], []
         for count in counts:
             point, angle = sampled_iterations(
-                RandomBatches(problem, size, count),
-                radii,
+                rows.block(int(point.iteration), count),
+                np.asarray(count, np.int32),
+                sphere.norm(packed),
                 point,
                 direction=direction,
-                step=CosineSchedule(jnp.asarray(first), jnp.asarray(10.0)),
-                length=count,
+                step=LinearDecay(jnp.asarray(total), jnp.asarray(distance)),
             )
             points.append(point)
             angles.append(float(angle))
         return points, angles
 
 
-def test_sampled_steps_in_rounds_of_any_length_are_the_same():
+FOR_SMALL_BATCHES = [directions.Soap(), directions.KroneckerMomentum()]
+
+
+@pytest.mark.parametrize("direction", FOR_SMALL_BATCHES, ids=str)
+def test_sampled_steps_in_programs_of_any_length_are_the_same(direction):
     problem = sampled_problem()
-    (whole,), (angle,) = sampled(problem, [5])
-    points, angles = sampled(problem, [2, 3])
-    for a, b in zip(jax.tree.leaves(points[-1]), jax.tree.leaves(whole), strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert angles[-1] == angle
-    assert [int(p.iteration) for p in points] == [2, 5]
+    (whole,), (angle,) = sampled(problem, [19], direction=direction, total=25.0)
+    for counts in ([2, 17], [8, 8, 3]):
+        points, angles = sampled(problem, counts, direction=direction, total=25.0)
+        for name in ("weights", "direction_state", "iteration"):
+            ours, theirs = (jax.tree.leaves(getattr(p, name)) for p in (points[-1], whole))
+            for a, b in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(a, b)
+        assert angles[-1] == angle == pytest.approx(0.05 / 5 * (1 - 18 / 25), rel=1e-12)
+        assert [int(p.iteration) for p in points] == np.cumsum(counts).tolist()
+        losses = np.array([float(p.loss) for p in points])
+        assert losses @ counts / 19 == pytest.approx(float(whole.loss), rel=1e-12)
 
 
-def test_the_loss_after_sampled_steps_is_that_of_all_rows():
-    problem = sampled_problem()
-    for point in sampled(problem, [3, 4])[0]:
-        weights = sphere.unpack(jax.device_get(point.weights))
-        loss = float(point.loss) * float(problem.unit)
-        assert loss == pytest.approx(float(problem.loss(weights)), rel=1e-12)
-        for w, start in zip(weights, problem.network.initial_weights(0, dtype=float), strict=True):
-            assert np.linalg.norm(w) == pytest.approx(np.linalg.norm(start), rel=1e-12)
-
-
-def test_sampled_steps_need_not_lower_the_loss():
-    points, _ = sampled(sampled_problem(), [1] * 8, first=2.0, size=2)
-    assert np.any(np.diff([float(p.loss) for p in points]) > 0)
-
-
-def test_another_first_angle_compiles_nothing():
-    problem = sampled_problem()
-    sampled(problem, [2])
-    size = sampled_iterations._cache_size()
-    sampled(problem, [2], first=0.3)
-    assert sampled_iterations._cache_size() == size
+def test_every_sampled_step_turns_every_layer_by_the_angle():
+    points, angles = sampled(sampled_problem(), [1] * 9)
+    weights = [sphere.unpack(jax.device_get(p.weights)) for p in points]
+    for before, after, angle in zip(weights, weights[1:], angles[1:], strict=False):
+        for a, b in zip(before, after, strict=True):
+            assert np.linalg.norm(b) == pytest.approx(np.linalg.norm(a), rel=1e-13)
+            turn = oracle.distance(a, b, np.linalg.norm(a)) / np.linalg.norm(a)
+            assert turn == pytest.approx(angle, rel=1e-5)
 
 
 @pytest.mark.usefixtures("x64")
-def test_random_batches_repeat_by_step_and_stand_for_all_rows():
+def test_the_loss_of_sampled_steps_is_the_mean_of_their_batches_before_each():
     problem = sampled_problem()
+    rows = RandomBatches(problem, 32)
+    start = tuple(map(jnp.asarray, problem.network.initial_weights(0, dtype=np.float64)))
+    visited = [start, *(sphere.unpack(p.weights) for p in sampled(problem, [1] * 6)[0])]
+    losses = [float(rows.block(0, 7).at(i).value(w)) for i, w in enumerate(visited[:6])]
+    assert np.ptp(losses) > 1e-3
+    ((point,), _) = sampled(problem, [6])
+    assert float(point.loss) == pytest.approx(np.mean(losses), rel=1e-12)
+
+
+def test_sampled_steps_need_not_lower_the_loss():
+    problem = sampled_problem()
+    points, _ = sampled(problem, [1] * 8, distance=3.0, size=2)
+    weights = [sphere.unpack(jax.device_get(p.weights)) for p in points]
+    assert np.any(np.diff([float(problem.loss(w)) for w in weights]) > 0)
+
+
+def test_other_numbers_of_sampled_steps_compile_nothing():
+    """Another angle, total, number of rows or of steps, if the block is as long in memory."""
+    sampled(sampled_problem(), [5])
+    size = sampled_iterations._cache_size()
+    sampled(sampled_problem(), [8, 6], distance=0.3, total=100.0)
+    sampled(sampled_problem(300), [7])
+    assert sampled_iterations._cache_size() == size
+    sampled(sampled_problem(), [9])  # a block of sixteen batches
+    assert sampled_iterations._cache_size() == size + 1
+
+
+@given(rows=st.integers(1, 10**6), width=st.sampled_from([1, 16, 300, 2000]))
+def test_a_block_is_as_long_as_its_operations_allow(rows, width):
+    packed = sphere.pack((np.ones((12, width)), np.ones((width, 3))))
+    length = block_length(rows, packed)
+    assert length in 2 ** np.arange(8)
+    assert length <= MAX_STEPS
+    assert block_length(rows + 1000, packed) <= length
+    operations = 4 * PRODUCTS * rows * 15 * width
+    assert length == 1 or length * operations <= PROGRAM_OPERATIONS
+    assert length == MAX_STEPS or 2 * length * operations > PROGRAM_OPERATIONS
+
+
+# Random batches
+
+
+def numbered(counts, **options):
+    """Return a problem whose first input is the number of the row; rows with count 0 weigh 0."""
+    weight = np.asarray(counts, float)
+    X = np.stack([np.arange(1.0, len(weight) + 1), np.ones(len(weight))], axis=1)
+    network = Network((2, 3, 1), "tanh")
+    return Problem(network, X, X[:, :1] / 10, sample_weight=weight, dtype=np.float64, **options)
+
+
+def numbers(rows, first, steps):
+    """Return the numbers of the rows in a block, one after the other."""
+    block = rows.block(first, steps)
+    inputs, weight = np.asarray(block.objective.rows.inputs), block.objective.rows.sample_weight
+    assert len(inputs) == rows.size * 2 ** math.ceil(math.log2(steps))
+    np.testing.assert_array_equal(weight[rows.size * steps :], 0)
+    assert np.all(np.asarray(weight[: rows.size * steps]) > 0)
+    return inputs[: rows.size * steps, 0].astype(int) - 1
+
+
+@given(
+    counted=st.lists(st.booleans(), min_size=2, max_size=30).filter(any),
+    size=st.integers(1, 12),
+    seed=st.integers(0, 3),
+    cuts=st.lists(st.integers(1, 7), min_size=1, max_size=6),
+)
+def test_a_pass_has_every_row_that_counts_once(counted, size, seed, cuts):
+    """However the steps are divided into programs."""
+    rows = RandomBatches(numbered(counted), size, seed=seed)
+    expected = np.flatnonzero(counted)
+    starts = np.cumsum([0, *cuts])
+    parts = [numbers(rows, int(a), n) for a, n in zip(starts, cuts, strict=False)]
+    found = np.concatenate(parts)
+    for start in range(0, len(found) - len(expected) + 1, len(expected)):
+        np.testing.assert_array_equal(np.sort(found[start : start + len(expected)]), expected)
+    assert len(set(found[len(found) // len(expected) * len(expected) :])) == (
+        len(found) % len(expected)
+    )
+    again = RandomBatches(numbered(counted), size, seed=seed)
+    np.testing.assert_array_equal(numbers(again, 0, sum(cuts)), found)
+    assert rows.passes(sum(cuts)) == pytest.approx(len(found) / len(expected))
+
+
+def test_the_order_of_a_pass_depends_on_seed_and_number_only():
+    def passes(size, seed, first=0):
+        rows = RandomBatches(numbered(np.ones(60)), size, seed=seed)
+        found = [numbers(rows, k * 60 // size, 60 // size) for k in range(first, 3)]
+        return {k: order.tolist() for k, order in enumerate(found, start=first)}
+
+    expected = passes(12, 5)
+    assert len(set(map(tuple, expected.values()))) == 3  # another order in each pass
+    assert passes(20, 5) == expected
+    assert passes(12, 5, first=2) == {2: expected[2]}  # as after resuming
+    assert all(passes(12, 6)[k] != order for k, order in expected.items())
+    back = RandomBatches(numbered(np.ones(60)), 60, seed=5)
+    assert [numbers(back, k, 1).tolist() for k in (2, 0, 2, 1)] == [
+        expected[k] for k in (2, 0, 2, 1)
+    ]
+
+
+@pytest.mark.usefixtures("x64")
+@pytest.mark.parametrize(("size", "passes"), [(10, 1), (16, 2), (40, 1)])
+def test_the_mean_gradient_of_the_batches_of_a_pass_is_that_of_all_rows(size, passes):
+    """With unequal weights, some of them zero; 40 rows count."""
+    weight = np.random.default_rng(0).uniform(0.2, 3, 50)
+    weight[::5] = 0
+    problem = numbered(weight)
     weights = tuple(map(jnp.asarray, problem.network.initial_weights(0, dtype=np.float64)))
-    rows = RandomBatches(problem, 32, 10)
+    steps = 40 * passes // size
+    block = RandomBatches(problem, size).block(0, steps)
 
     @jax.jit
-    def at(step):
-        batch = rows.at(step)
-        columns = batch.rows.inputs if batch.rows.columns_first else batch.rows.inputs.T
-        return columns, batch.value(weights)
+    def gradient(objective):
+        gradient, _ = objective.backward(weights, objective.forward(weights)[1])
+        return gradient
 
-    first, _ = at(0)
-    assert first.shape == (3, 32)
-    np.testing.assert_array_equal(at(0)[0], first)
-    assert np.any(at(1)[0] != first)
-    known = {tuple(row) for row in SAMPLED}
-    assert {tuple(row) for row in np.asarray(first).T} <= known
-    losses = np.array([float(at(step)[1]) for step in range(400)])
-    error = np.std(losses) / math.sqrt(len(losses))
-    assert abs(losses.mean() - float(problem.value(weights))) < 4 * error
-    assert RandomBatches(problem, 1000, 10).at(jnp.asarray(0)).count == 400
-    assert rows.passes == 10 * 32 / 400
+    each = [gradient(block.at(jnp.asarray(i))) for i in range(steps)]
+    for *parts, whole in zip(*each, gradient(problem), strict=True):
+        np.testing.assert_allclose(np.mean(parts, axis=0), whole, rtol=1e-12, atol=1e-15)
+        assert steps == 1 or np.max(np.abs(parts[0] - whole)) > 1e-3 * np.max(np.abs(whole))
+
+
+def test_sizes_of_batches_and_of_iterations_follow_from_the_rows():
+    packed = sphere.pack(tuple(numbered(np.ones(2)).network.initial_weights(0)))
+    sizes = [batch_size(rows) for rows in range(1, 10_000, 7)]
+    assert sizes == sorted(sizes)
+    assert (min(sizes), max(sizes)) == (32, BATCH)
+    for count in (20, 100, 700, 5000):
+        rows = RandomBatches(numbered(np.ones(count)))
+        assert rows.size == min(batch_size(count), count)
+        # A pass, of which the last batch may begin the next one.
+        steps = rows.steps(packed)
+        assert 1 <= rows.passes(steps) < 1 + rows.size / count
+    many = RandomBatches(numbered(np.ones(5000)), 2)
+    parts = 2500 / many.steps(packed)
+    assert many.steps(packed) <= MAX_STEPS
+    assert parts == pytest.approx(math.ceil(2500 / MAX_STEPS), rel=0.01)
+    assert RandomBatches(numbered(np.ones(50)), 1000).size == 50
+    assert RandomBatches(numbered(np.ones(50)), steps=7).steps(packed) == 7
+
+
+def test_a_loss_without_rows_is_passed_as_a_whole_in_every_step():
+    objective = function_of(cosine)
+    rows = RandomBatches(objective)
+    steps = rows.steps(sphere.pack((np.ones((1, 2)),)))
+    assert rows.block(3, steps).at(jnp.asarray(1)) is objective
+    assert rows.passes(steps) == steps > 1

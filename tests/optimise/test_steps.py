@@ -18,9 +18,9 @@ from greatcircle.optimise.steps import (
     Brent,
     ClosedForm,
     ComparedCurvature,
-    CosineSchedule,
     Curvature,
     DataMajorant,
+    LinearDecay,
     Majorant,
     SmoothMajorant,
     Taylor,
@@ -116,9 +116,12 @@ def test_closed_form_is_the_authors_rule_and_minimises_its_model(loss):
         (lambda: Majorant("newton"), "search is 'newton'"),
         (lambda: DataMajorant(Brent), "search is <class"),
         (lambda: SmoothMajorant("newton"), "search is 'newton'"),
-        (lambda: CosineSchedule(0.0, 10), "first is 0.0"),
-        (lambda: CosineSchedule(0.1, 0), "total is 0"),
-        (lambda: CosineSchedule(0.1, 2.5), "total is 2.5"),
+        (lambda: LinearDecay(0), "total is 0"),
+        (lambda: LinearDecay(-3), "total is -3"),
+        (lambda: LinearDecay(2.5), "total is 2.5"),
+        (lambda: LinearDecay(10, 0.0), "distance is 0.0"),
+        (lambda: LinearDecay(10, 3.2), "distance is 3.2"),
+        (lambda: LinearDecay(10, np.nan), "distance is nan"),
     ],
 )
 def test_invalid_arguments_are_rejected(make, message):
@@ -126,21 +129,36 @@ def test_invalid_arguments_are_rejected(make, message):
         make()
 
 
+@given(
+    total=st.integers(1, 60),
+    distance=st.sampled_from([1e-3, 0.7, math.pi]),
+    slope=st.sampled_from([-1.0, 0.0, 30.0, np.nan]),
+)
 @pytest.mark.usefixtures("x64")
-def test_cosine_schedule_falls_from_the_first_angle_to_zero():
-    """Half a cosine in the number of the iteration, whatever the loss does."""
-    schedule = CosineSchedule(0.2, 8)
-    proposals = [schedule.propose(start_with(-1.0, 2.0, i)) for i in range(9)]
+def test_linear_decay_divides_a_distance_by_the_root_of_the_steps(total, distance, slope):
+    """The angles fall linearly to zero at the end, whatever the loss does."""
+    schedule = LinearDecay(total, distance)
+    proposals = [schedule.propose(start_with(slope, 2.0, t)) for t in range(total + 3)]
     angles = np.array([float(p.angle) for p in proposals])
-    assert angles[0] == 0.2
-    assert angles[4] == pytest.approx(0.1, rel=1e-14)
-    assert angles[8] == pytest.approx(0, abs=1e-16)
-    assert np.all(np.diff(angles) < 0)
-    np.testing.assert_allclose(angles + angles[::-1], 0.2, rtol=1e-14)
+    assert angles[0] == pytest.approx(distance / math.sqrt(total), rel=1e-14)
+    lost = angles[0] / total  # from one step to the next
+    np.testing.assert_allclose(np.diff(angles[: total + 1]), -lost, rtol=1e-10, atol=1e-16)
+    np.testing.assert_array_equal(angles[total:], 0)
+    assert angles.sum() == pytest.approx(distance * (total + 1) / (2 * math.sqrt(total)), rel=1e-12)
     assert all(np.isnan(p.predicted) and np.isnan(p.curvature) for p in proposals)
-    compiled = jax.jit(lambda i: schedule.propose(start_with(-1.0, 2.0, i)).angle)
-    assert float(compiled(jnp.asarray(3))) == pytest.approx(angles[3], rel=1e-14)
     assert schedule.cost == Evaluations()
+
+
+@pytest.mark.usefixtures("x64")
+def test_numbers_of_linear_decay_are_arguments_of_compiled_programs():
+    compiled = jax.jit(lambda step, t: step.propose(start_with(-1.0, 2.0, t)).angle)
+    for total, distance in ((8, 0.3), (500, 0.7)):
+        for t in (0, 3, 8):
+            of_python = float(LinearDecay(total, distance).propose(start_with(-1.0, 2.0, t)).angle)
+            given = LinearDecay(jnp.asarray(float(total)), jnp.asarray(distance))
+            assert float(compiled(given, jnp.asarray(t))) == pytest.approx(of_python, rel=1e-14)
+    assert compiled._cache_size() == 1
+    assert LinearDecay(50) == LinearDecay(50, 0.7)
 
 
 @pytest.mark.usefixtures("x64")

@@ -141,10 +141,11 @@ def test_all_callbacks_see_every_iteration_and_one_may_stop():
 
 
 def test_the_bar_shows_every_record_in_the_units_of_the_data():
-    shown, open_bars = [], []
+    shown, expected, open_bars = [], [], []
 
     class Bar:
         show = shown.append
+        expect = expected.append
 
         def __enter__(self):
             open_bars.append(True)
@@ -154,6 +155,7 @@ def test_the_bar_shows_every_record_in_the_units_of_the_data():
 
     model = trained(bar=Bar())
     assert not open_bars
+    assert len(expected) == 1 and len(shown) <= expected[0]
     assert_same_records(shown, model.training.history.rows())
 
 

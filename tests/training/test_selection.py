@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 
 import greatcircle
 from greatcircle import LipschitzClassifier, LipschitzRegressor
-from greatcircle.training import selection, train, trials
+from greatcircle.training import ladder, selection, train, trials
 from greatcircle.training.ensemble import averaged
 from greatcircle.training.trials import Trials
 
@@ -23,8 +23,8 @@ LABELS = np.digitize(Y, [-0.5, 0.5])
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Few narrow candidates with few iterations."""
-    monkeypatch.setattr(selection, "WIDTHS", (5, 10))
-    monkeypatch.setattr(selection, "DEPTHS", (1, 2))
+    monkeypatch.setattr(ladder, "WIDTHS", (5, 10))
+    monkeypatch.setattr(ladder, "DEPTHS", (1, 2))
     monkeypatch.setattr(selection, "ITERATIONS", 20)
 
 

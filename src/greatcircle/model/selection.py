@@ -5,7 +5,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-__all__ = ["SelectionRow", "SelectionTable"]
+__all__ = ["SelectionRow", "SelectionTable", "batches_text"]
 
 
 LAYERS = "hidden_layer_sizes"
@@ -30,6 +30,15 @@ class SelectionRow(NamedTuple):
     spectral_bound: float
     """Product of operator norms, in the units of the data; mean over the parts."""
     chosen: bool
+    direction: str = ""
+    """On small batches, before iterations on all rows; "" for iterations on all rows only."""
+    steps: int = 0
+    """Number of steps on small batches."""
+
+
+def batches_text(row: SelectionRow) -> str:
+    """Return direction and number of steps on small batches, as in "soap 1024"."""
+    return f"{row.direction} {row.steps}" if row.steps else "none"
 
 
 class SelectionTable(dict[str, np.ndarray]):
@@ -52,14 +61,16 @@ class SelectionTable(dict[str, np.ndarray]):
 
     def __repr__(self) -> str:
         lines = [
-            f"{'layers':>18}{'target gain':>13}{'iterations':>12}{'held-out loss':>15}"
+            f"{'layers':>18}{'target gain':>13}{'small batches':>15}{'iterations':>12}"
+            f"{'held-out loss':>15}"
             f"{'± s.e.':>10}{'parts':>7}{'passes':>9}{'bound':>10}"
         ]
         for row in self.rows():
             layers = "-".join(map(str, row.hidden_layer_sizes))
             gain = "auto" if np.isnan(row.target_gain) else f"{row.target_gain:.3g}"
             lines.append(
-                f"{layers:>18}{gain:>13}{row.iterations:>12}{row.held_out_loss:>15.5g}"
+                f"{layers:>18}{gain:>13}{batches_text(row):>15}{row.iterations:>12}"
+                f"{row.held_out_loss:>15.5g}"
                 f"{row.standard_error:>10.2g}{row.parts:>7}{row.evaluations:>9.0f}"
                 f"{row.spectral_bound:>10.3g}{'  chosen' * row.chosen}"
             )

@@ -24,7 +24,7 @@ from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.history import History
 from greatcircle.optimise.loop import State, Update, initial_state, iterate
 from greatcircle.optimise.outcome import Ending, Outcome
-from greatcircle.optimise.random_batches import RandomBatches
+from greatcircle.optimise.random_batches import SmallBatches, loss_of_all
 from greatcircle.optimise.record import Evaluations, Record, total_evaluations
 from greatcircle.optimise.schedules import AllRows, RowSchedule
 from greatcircle.optimise.steps import Step
@@ -90,7 +90,7 @@ def descend(
     direction: Direction | None = None,
     step: Step | None = None,
     stop: Rule | None = None,
-    rows: RowSchedule | RandomBatches | None = None,
+    rows: RowSchedule | SmallBatches | None = None,
     callback: Callback | None = None,
     observe: Observer | None = None,
     checkpoint: Checkpoint | None = None,
@@ -113,9 +113,11 @@ def descend(
         By default `steps.Curvature()`, the paper's Method 1.
     stop
         Stopping rules joined with `|`; by default at most 200 iterations, and until ten of them
-        together reduce the loss by less than 0.2 %.
+        together reduce the loss by less than 0.2 %. On small batches there is none by default: the
+        step rule ends the run.
     rows
-        A row schedule; by default all rows at every iteration.
+        A row schedule, or small batches (`RandomBatches`, `StreamBatches`); by default all rows at
+        every iteration.
     callback
         Called for each iteration with its record and the weights; return True to stop there.
         Several iterations run in one compiled program, so calls may come up to a second late.
@@ -157,6 +159,9 @@ def descend(
     weights, radii, dtype = _checked_weights(problem, weights)
     objective = problem if isinstance(problem, Objective) else function_objective(problem, dtype)
     direction = direction or directions.automatic(objective)
+    if isinstance(rows, SmallBatches):
+        _check_step_on_batches(step)
+        stop = stop or stopping.FirstOf(())
     step = step or steps.Curvature()
     stop = stop or stopping.MaxIter(200) | stopping.DecreaseBelow(2e-3)
     _check_method(objective, direction, step, stop)
@@ -175,9 +180,12 @@ def descend(
         unit = float(objective.unit)
         run = _Run(start, len(records), unit, float(start.point.loss) * unit)
         result = _follow(updates, run, records, _Watchers(callback, observe, checkpoint))
-        if isinstance(schedule, RandomBatches):  # whose records have the mean loss of batches
-            loss = float(schedule.loss(result.state.point.weights)) * unit
+        if isinstance(schedule, SmallBatches):  # whose records have the mean loss of batches
+            loss = float(loss_of_all(schedule, result.state.point.weights)) * unit
             result = replace(result, loss=loss)
+            if not np.isfinite(loss) and result.outcome != Outcome.NON_FINITE:
+                reason = "the loss is not finite after the last step"
+                result = replace(result, outcome=Outcome.NON_FINITE, reason=reason)
         return result
 
 
@@ -346,6 +354,15 @@ def _check_method(objective: Objective, direction: Any, step: Any, stop: Any) ->
             raise TypeError(f"{name} is {given!r}; expected an object such as {example}")
     direction.check(objective)
     step.check(objective)
+
+
+def _check_step_on_batches(step: Any) -> None:
+    """Reject step rules that need all rows, or are not arguments of compiled programs."""
+    if not isinstance(step, steps.LinearDecay):
+        raise TypeError(
+            f"step is {step!r} with small batches; expected steps.LinearDecay(total), with the "
+            "number of steps: the loss of one batch does not tell how far to turn"
+        )
 
 
 def _checked_weights(problem: Any, weights: Tree) -> tuple[Tree, np.ndarray, np.dtype]:

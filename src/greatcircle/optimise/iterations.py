@@ -19,12 +19,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
+from jax.sharding import PartitionSpec
 from jaxtyping import Float, Int
 
 from greatcircle._runtime.precision import optimisation_level
 from greatcircle.geometry import sphere
 from greatcircle.geometry.great_circle import Arc
 from greatcircle.geometry.sphere import Packed
+from greatcircle.objective.chunks import AXIS
 from greatcircle.objective.objective import Objective
 from greatcircle.optimise import arc as arcs
 from greatcircle.optimise.arc import ArcStart
@@ -271,30 +274,71 @@ def sampled_iterations(
 ) -> tuple[Point, Array]:
     """Take `count` steps, each chosen by one batch of a block; return the point and the last angle.
 
-    The angle is that of the layer that turns most. The loss of the point is the mean of the losses
-    of the batches, each before its step. The step is a pytree, so that other numbers in it compile
-    nothing.
+    The loss of the point is the mean of the losses of the batches, each before its step. The step
+    rule is a pytree, so that other numbers in it compile nothing. Of several devices each takes
+    steps on a block of its own, from the same point; the result is the mean of their points.
     """
+    steps = partial(_sampled_steps, direction, step)
+    if block.mesh is None:
+        return steps(block, count, radii, point)
 
+    def on_device(block: Any, count: Array, radii: Radii, point: Point) -> tuple[Point, Array]:
+        moved, angle = steps(block, count, radii, point)
+        return _mean_of_devices(moved, radii), angle
+
+    sharded, replicated = PartitionSpec(AXIS), PartitionSpec()
+    rows = jax.tree.map(lambda _: sharded, block.objective.rows)
+    specs = eqx.tree_at(lambda b: b.objective.rows, jax.tree.map(lambda _: replicated, block), rows)
+    return jax.shard_map(
+        on_device,
+        mesh=block.mesh,
+        in_specs=(specs, replicated, replicated, replicated),
+        out_specs=replicated,
+        check_vma=False,
+    )(block, jnp.asarray(count), radii, point)
+
+
+def _sampled_steps(
+    direction: Direction, step: Step, block: Any, count: Any, radii: Radii, point: Point
+) -> tuple[Point, Array]:
     def take(number: Array, carry: tuple[Point, Array, Array]) -> tuple[Point, Array, Array]:
         point, total, _ = carry
-        objective = block.at(number)
-        loss, cache = objective.forward(sphere.unpack(point.weights))
-        zero, infinite = jnp.zeros_like(loss), jnp.full_like(loss, jnp.inf)
-        still = Arc(point.weights, sphere.scale(point.weights, 0.0), radii)
-        here = _Trial(still, zero, point.weights, loss, cache, infinite, point.iteration)
-        evaluated = _evaluate(objective, here, point.direction_state, direction, step)
-        arc = Arc(evaluated.weights, evaluated.heading, radii)
+        objective, tree = block.at(number), sphere.unpack(point.weights)
+        loss, cache = objective.forward(tree)
+        gradient, cache = objective.backward(tree, cache)
+        gradient = sphere.pack(gradient)
+        tangent = sphere.scale(sphere.project(point.weights, gradient, radii), radii)
+        last, nan = Arc(point.weights, point.heading, radii), jnp.full_like(loss, jnp.nan)
+        position = Position(objective, point.weights, tangent, cache, radii, last, nan, nan)
+        choice = direction.choose(position, point.direction_state)
+        arc = Arc(point.weights, choice.heading, radii)
+        start = ArcStart(objective, arc, gradient, cache, loss, nan, point.iteration)
+        angle = step.propose(start).angle
         moved = eqx.tree_at(
-            lambda p: (p.weights, p.iteration),
-            evaluated,
-            (arc.point(evaluated.angle), evaluated.iteration + 1),
+            lambda p: (p.weights, p.direction_state, p.iteration),
+            point,
+            (arc.point(angle), choice.state, point.iteration + 1),
         )
-        return moved, total + loss, jnp.max(evaluated.angle * sphere.norm(evaluated.heading))
+        return moved, total + loss, angle
 
     zero = jnp.zeros_like(point.loss)
     point, total, angle = jax.lax.fori_loop(0, count, take, (point, zero, zero))
     return eqx.tree_at(lambda p: p.loss, point, total / count), angle
+
+
+def _mean_of_devices(point: Point, radii: Radii) -> Point:
+    """Return the mean of the weights of all devices; the direction's state is that of the first."""
+    is_first = jax.lax.axis_index(AXIS) == 0
+    state = jax.tree.map(lambda a: jnp.where(is_first, a, 0), point.direction_state)
+    # All sums in one message: its latency dominates, not its size.
+    summed, unravel = ravel_pytree((point.weights, point.loss, state))
+    weights, loss, state = unravel(jax.lax.psum(summed, AXIS))
+    devices = jax.lax.axis_size(AXIS)
+    return eqx.tree_at(
+        lambda p: (p.weights, p.loss, p.direction_state),
+        point,
+        (sphere.normalise(weights, radii), loss / devices, state),
+    )
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from greatcircle.optimise import iterations, stopping
 from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.iterations import Batch, Measured, Point, ProgramResult
 from greatcircle.optimise.outcome import Ending, Outcome, Status
-from greatcircle.optimise.random_batches import RandomBatches
+from greatcircle.optimise.random_batches import SmallBatches, loss_of_all
 from greatcircle.optimise.record import Evaluations, Record, total_evaluations
 from greatcircle.optimise.schedules import RowSchedule
-from greatcircle.optimise.steps import Step
+from greatcircle.optimise.steps import LinearDecay, Step
 from greatcircle.optimise.stopping import Rule
 
 __all__ = ["State", "Update", "initial_state", "iterate"]
@@ -69,17 +69,17 @@ def initial_state(
     radii: np.ndarray,
     direction: Direction,
     stop: Rule,
-    schedule: RowSchedule | RandomBatches,
+    schedule: RowSchedule | SmallBatches,
     direction_state: Any = None,
 ) -> State:
     """Return the state before the first point has been evaluated."""
     point = iterations.unevaluated(sphere.pack(weights), direction, direction_state)
-    position = () if isinstance(schedule, RandomBatches) else schedule.position
-    return State(jnp.asarray(radii), point, stop.init(), position, np.zeros((), np.int32))
+    zero = np.zeros((), np.int32)
+    return State(jnp.asarray(radii), point, stop.init(), schedule.position, zero)
 
 
 def iterate(
-    schedule: RowSchedule | RandomBatches,
+    schedule: RowSchedule | SmallBatches,
     state: State,
     direction: Direction,
     step: Step,
@@ -100,8 +100,8 @@ def iterate(
         Number of iterations before this run.
     """
     method = _Method(direction, step, stop)
-    if isinstance(schedule, RandomBatches):
-        yield from _iterate_on_random_batches(method, schedule, state, recorded)
+    if isinstance(schedule, SmallBatches):
+        yield from _iterate_on_small_batches(method, schedule, state, recorded)
         return
     if np.isfinite(state.point.loss):
         schedule.seek(state.rows)
@@ -130,6 +130,12 @@ class _Method:
     direction: Direction
     step: Step
     stop: Rule
+
+    def steps_left(self, done: int) -> float:
+        """Return the number of steps on small batches until the angle is zero."""
+        if not isinstance(self.step, LinearDecay):
+            return np.inf
+        return max(int(self.step.total) - done, 0)
 
     def evaluate(self, schedule: RowSchedule, state: State, when: str = "at the start") -> Update:
         """Evaluate the point of a state on the next rows."""
@@ -232,37 +238,50 @@ class _Method:
         return Evaluations(backward=1, products=float(products)).plus(self.step.cost)
 
 
-def _iterate_on_random_batches(
-    method: _Method, schedule: RandomBatches, state: State, recorded: int
+def _iterate_on_small_batches(
+    method: _Method, schedule: SmallBatches, state: State, recorded: int
 ) -> Iterator[Update]:
-    """Yield a state after each round of steps that random batches chose."""
+    """Yield a state after each program of steps on small batches."""
     unit, steps = float(schedule.objective.unit), schedule.steps(state.point.weights)
     if np.isfinite(state.point.loss):
+        schedule.seek(state.rows)
         ending = None
     else:
-        value = schedule.loss(state.point.weights)
+        value = loss_of_all(schedule, state.point.weights)
         state = eqx.tree_at(lambda s: s.point.loss, state, value)
         ending = _fired(method.stop, state) if np.isfinite(value) else _not_finite("at the start")
         yield Update(state, (), (), Evaluations(forward=1), ending)
-    passes = schedule.passes(steps)
-    loss, round_cost = float(state.point.loss) * unit, Evaluations(passes, passes)
+    loss, earlier = float(state.point.loss) * unit, state
     while ending is None:
-        started = time.perf_counter()
-        weights = schedule.conditioned(state.point.weights)
+        started, done = time.perf_counter(), int(state.point.iteration)
+        count = int(min(steps, method.steps_left(done)))
+        if count == 0:
+            ending = Ending(Outcome.CONVERGED, "finished: step schedule completed")
+            yield Update(state, (), (), Evaluations(), ending)
+            return
+        block = schedule.block(done, count)
+        if block is None:
+            yield Update(state, (), (), Evaluations(), _no_more_rows())
+            return
+        weights = _conditioned(schedule.objective, state.point.weights)
         radii = sphere.norm(weights)
         point, angle = iterations.sampled_iterations(
-            schedule.block(int(state.point.iteration), steps),
-            np.asarray(steps, np.int32),
+            block,
+            np.asarray(count, np.int32),
             radii,
             eqx.tree_at(lambda p: p.weights, state.point, weights),
             direction=method.direction,
             step=method.step,
         )
         before, loss = loss, float(point.loss) * unit
+        passes = schedule.passes(count)
+        cost = Evaluations(passes, passes)
         if not np.isfinite(loss):
-            yield Update(state, (), (), round_cost, _not_finite("after a step"))
+            # The last step of the program before may be the cause: its loss was not computed.
+            finite = np.isfinite(loss_of_all(schedule, state.point.weights))
+            yield Update(state if finite else earlier, (), (), cost, _not_finite("after a step"))
             return
-        recorded += 1
+        recorded, earlier = recorded + 1, state
         nan = float("nan")
         record = Record(
             iteration=recorded,
@@ -273,13 +292,23 @@ def _iterate_on_random_batches(
             predicted=nan,
             actual=before - loss,
             halvings=0,
-            **round_cost._asdict(),
+            **cost._asdict(),
             seconds=time.perf_counter() - started,
         )
         rules = method.stop.update(state.stop, record)
-        state = replace(state, radii=radii, point=point, stop=rules)
+        state = replace(state, radii=radii, point=point, stop=rules, rows=schedule.position)
         ending, on_host = _fired(method.stop, state), jax.device_get(point.weights)
-        yield Update(state, (record,), (on_host,), round_cost, ending)
+        yield Update(state, (record,), (on_host,), cost, ending)
+
+
+def _conditioned(objective: Any, weights: Packed) -> Packed:
+    """Return an equivalent, well-conditioned point, if the objective can compute one."""
+    improve = getattr(objective, "conditioned", None)
+    return weights if improve is None else improve(weights)
+
+
+def _no_more_rows() -> Ending:
+    return Ending(Outcome.MAX_ITER, "there are no more rows")
 
 
 def _after(state: State, result: ProgramResult, schedule: RowSchedule) -> State:

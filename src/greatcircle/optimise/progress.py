@@ -71,6 +71,11 @@ class ProgressBar:
         self._max_iter = max_iter
         self._begin(self._title if count == 1 else f"network {number} of {count}")
 
+    def expect(self, iterations: int) -> None:
+        """Begin to count iterations of a run again, with this largest number of them."""
+        self._max_iter = iterations
+        self._progress.update(self._task, completed=0, total=iterations, count=f"0/{iterations}")
+
     def show(self, record: Record) -> None:
         """Show the newest iteration."""
         validation = record.validation_loss

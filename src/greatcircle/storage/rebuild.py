@@ -196,6 +196,9 @@ def _checked_candidate(row: Any) -> SelectionRow:
         evaluations=_float(row, "evaluations"),
         spectral_bound=_float(row, "spectral_bound"),
         chosen=_entry(row, "chosen", bool),
+        # Files written before there were small batches have no such entries.
+        direction=_entry(row, "direction", str) if "direction" in row else "",
+        steps=_entry(row, "steps", int) if "steps" in row else 0,
     )
 
 

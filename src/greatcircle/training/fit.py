@@ -29,6 +29,7 @@ from greatcircle.optimise.outcome import Outcome
 from greatcircle.optimise.progress import ProgressBar
 from greatcircle.optimise.schedules import GrowingBatches, RowSchedule
 from greatcircle.optimise.stopping import MaxIter
+from greatcircle.training.batches import train_on_batches
 from greatcircle.training.data import FitData, Names, Problems, row_schedule
 from greatcircle.training.monitor import Monitor
 from greatcircle.training.settings import FitSettings
@@ -88,19 +89,71 @@ def fit(
         problems, weights = continued(start, loss)
     else:
         problems, weights = start
-    whole, schedule = row_schedule(data, problems, settings, seed)
-    direction = settings.direction or _automatic_direction(data, problems, whole, schedule)
     monitor = Monitor(
         problems.network,
         problems.scaling,
         None if data.validation is None else problems.of(data.validation, data.encode),
-        _early_stopping(settings, data, schedule),
+        None,
         settings.callbacks,
         bar,
         () if earlier is None else tuple(earlier.records),
     )
+    monitor, free = _without_budget(
+        settings, data, (problems, weights), seed, monitor, earlier, checkpoint
+    )
+    result = free
+    if settings.budget is not None:
+        monitor, result = _within_budget(settings, problems.of(data.rows), monitor, free)
+    history, value = monitor.history(result.records), result.loss * monitor.unit
+    training = Training(history, value, str(result.outcome), result.reason)
+    model = model_of(settings, data.names, problems, result.weights, training)
+    model = replace(model, saturation=saturation)
+    if settings.budget is not None:
+        whole, unit = problems.of(data.rows), monitor.unit
+        model = within_certificate(
+            model, settings.budget, lambda shrunk: float(whole.loss(shrunk.weights)) * unit
+        )
+    return Fit(model, free.direction_state, _cut_short(free, monitor))
+
+
+def _without_budget(
+    settings: FitSettings,
+    data: FitData,
+    start: Start,
+    seed: int,
+    monitor: Monitor,
+    earlier: Continuation | None,
+    checkpoint: Checkpoint | None,
+) -> tuple[Monitor, Result]:
+    """Train on small batches, on all rows, or first on the one and then on the other."""
+    if settings.batches is not None and earlier is None:
+        problems, _ = start
+        first = train_on_batches(settings.batches, settings, data, start, seed, monitor, checkpoint)
+        failed = first.outcome == Outcome.NON_FINITE or _cut_short(first, monitor)
+        if failed or settings.max_iter == 0:
+            return monitor, monitor.finished(first)
+        start, monitor = (problems, first.weights), monitor.before_next_run(first.records, None)
+    return _by_row_schedule(settings, data, start, seed, monitor, earlier, checkpoint)
+
+
+def _by_row_schedule(
+    settings: FitSettings,
+    data: FitData,
+    start: Start,
+    seed: int,
+    monitor: Monitor,
+    earlier: Continuation | None,
+    checkpoint: Checkpoint | None,
+) -> tuple[Monitor, Result]:
+    """Train on all rows, or on batches that grow into all rows."""
+    problems, weights = start
+    whole, schedule = row_schedule(data, problems, settings, seed)
+    direction = settings.direction or _automatic_direction(data, problems, whole, schedule)
+    monitor = replace(monitor, early=_early_stopping(settings, data, schedule))
     checkpoint, stop = _resumed(checkpoint, monitor.early, settings)
-    free = descend(
+    if monitor.bar is not None:
+        monitor.bar.expect(settings.max_iter)
+    result = descend(
         whole,
         weights,
         direction=direction,
@@ -112,19 +165,7 @@ def fit(
         checkpoint=checkpoint,
         direction_state=earlier and _compatible_state(earlier, direction, weights),
     )
-    result = monitor.finished(_on_all_rows(free, whole, schedule))
-    if settings.budget is not None:
-        monitor, result = _within_budget(settings, problems.of(data.rows), monitor, result)
-    history, value = monitor.history(result.records), result.loss * monitor.unit
-    training = Training(history, value, str(result.outcome), result.reason)
-    model = model_of(settings, data.names, problems, result.weights, training)
-    model = replace(model, saturation=saturation)
-    if settings.budget is not None:
-        whole, unit = problems.of(data.rows), monitor.unit
-        model = within_certificate(
-            model, settings.budget, lambda shrunk: float(whole.loss(shrunk.weights)) * unit
-        )
-    return Fit(model, free.direction_state, _cut_short(free, monitor))
+    return monitor, monitor.finished(_on_all_rows(result, whole, schedule))
 
 
 def saturation_of(

@@ -13,6 +13,7 @@ from greatcircle.optimise.directions import Direction
 from greatcircle.optimise.steps import Step
 
 __all__ = [
+    "BATCH_DIRECTIONS",
     "DIRECTIONS",
     "INITIALISATIONS",
     "METHODS",
@@ -36,6 +37,12 @@ DIRECTIONS: dict[str, Direction | None] = {
     "gauss-newton": directions.GaussNewton(),
     "kronecker": directions.Kronecker(),
 }
+
+BATCH_DIRECTIONS: dict[str, Direction] = {
+    "soap": directions.Soap(),
+    "k-fac": directions.KroneckerMomentum(),
+}
+"""For small batches, with the step rule `LinearDecay`."""
 
 STEPS: dict[str, Step] = {
     "curvature": steps.Curvature(),

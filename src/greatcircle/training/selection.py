@@ -1,13 +1,13 @@
-"""Choose target gain, layers and number of iterations by held-out error.
+"""Choose target gain, layers and length of training by held-out error.
 
-Candidates are trained for a few iterations on each part of the rows (`trials.py`), in the order of
-`search.py`. The best one then continues as long as its held-out error falls, which gives the number
-of iterations of the final fit.
+Candidates are trained for a short time on each part of the rows (`trials.py`), in the order of
+`search.py`: for some iterations on all rows if there are few, otherwise for some steps on small
+batches. The best one is then trained longer as long as its held-out error falls, which gives the
+length of the final fit.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
@@ -19,47 +19,45 @@ from greatcircle.objective.chunks import MAX_AT_ONCE
 from greatcircle.objective.losses import Huber, Loss, Squared
 from greatcircle.optimise.checkpoint import Checkpoint
 from greatcircle.training.data import FitData
-from greatcircle.training.search import Candidate, Ladder, search
+from greatcircle.training.ladder import (
+    ITERATIONS,
+    MOST_OPERATIONS,
+    OPERATIONS_ON_BATCHES,
+    PASSES,
+    Costs,
+    ladder,
+    weights_of,
+)
+from greatcircle.training.search import Candidate, search, search_on_batches
 from greatcircle.training.settings import FitSettings
 from greatcircle.training.start import Start
-from greatcircle.training.trial import Run, Trial
+from greatcircle.training.trial import GAIN_OF_DOUBLING, Run, Trial
 from greatcircle.training.trial_files import SavedTrials
 from greatcircle.training.trials import Trials
 
 __all__ = ["Chosen", "select"]
 
-WIDTHS = (32, 64, 128)
-"""Units of each hidden layer, from narrow to wide; a wider network costs four times as much."""
-
-DEPTHS = (1, 3, 5)
-"""Numbers of hidden layers; the first candidates have as many as the estimator's default."""
-
-ITERATIONS = 50
-"""Iterations of every candidate: with 25, a quarter of the choices differ, with 200 hardly any."""
-
-GAIN_OF_DOUBLING = 0.02
-"""The iterations are doubled as long as that lowers the held-out loss by this fraction.
-
-The loss is a square, so that is 1 % of the error, for twice the time.
-"""
-
 NETWORKS = 4
 """Most networks of an ensemble: three quarters of the error that an average can remove."""
 
-MOST_OPERATIONS = 1e12
-"""Passes times rows times weights of the longest runs: about twenty seconds on one core."""
+MOST_UNITS = 512
+"""Most units of a layer of an ensemble that was trained on small batches: its certificate takes a
+time that is cubic in them."""
+
+MANY_ROWS = FOLD_ROWS
+"""Above this number of rows, candidates are trained on small batches."""
 
 ROWS = MAX_AT_ONCE
 """Most rows that candidates see; more would change the choice little, and cost in proportion."""
+
+ROWS_ON_BATCHES = 100_000
+"""The same for training on small batches, whose cost does not depend on the rows."""
 
 CANDIDATE_OPERATIONS = 2.5e11
 """Passes times rows times weights of a candidate of the second width: a few seconds on one core.
 
 With many inputs or outputs, candidates see fewer rows, but at least `FOLD_ROWS`.
 """
-
-PASSES = 7
-"""Passes of an iteration: gradient, second-order angle, and Kronecker factors with their model."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +106,23 @@ def select(
     tried: list[Trial] = []
 
     def evaluate(candidate: Candidate, rival: Trial | None) -> Trial:
-        tried.append(saved.start(candidate, min(ITERATIONS, settings.max_iter), rival))
+        iterations = 0 if candidate.batches else min(ITERATIONS, settings.max_iter)
+        tried.append(saved.start(candidate, iterations, rival))
         return tried[-1]
 
+    costs = Costs(len(trials.parts[0].training), data.rows, settings.max_iter)
+
+    def affords(candidate: Candidate) -> bool:
+        spent = sum(costs.on_batches(trial.candidate) for trial in tried)
+        total = spent + costs.on_batches(candidate)
+        return costs.affords(candidate) and total <= OPERATIONS_ON_BATCHES
+
     try:
-        best = search(_ladder(settings), evaluate)
+        if trials.on_batches:
+            best = search_on_batches(ladder(settings, costs.first_steps, affords), evaluate)
+            best = _continued_on_all_rows(saved, best, costs, settings.max_iter, tried)
+        else:
+            best = search(ladder(settings), evaluate)
         best = _extended(saved, best, settings.max_iter, tried)
     except KeyboardInterrupt:
         if not tried:
@@ -125,7 +135,8 @@ def _trials(
     settings: FitSettings, data: FitData, loss: Loss, seed: int, show: Callable[[str], None]
 ) -> Trials | None:
     """Return the trials of some of the rows; None if there are too few."""
-    counted = _counted(settings, data.rows, seed)
+    on_batches = _learns_on_batches(settings, data.rows)
+    counted = _counted(settings, data.rows, seed, on_batches=on_batches)
     rows = data.rows.take(counted) if len(counted) < len(data.rows) else data.rows
     if data.validation is not None:  # the part that early stopping holds out
         inputs, targets, weight = data.validation
@@ -149,8 +160,18 @@ def _trials(
         clipped=isinstance(loss, Squared | Huber),
         workers=min(len(parts), threads.cores()),
         sampled=data.stream is not None or len(counted) < _count(data.rows),
+        on_batches=on_batches,
         show=show,
     )
+
+
+def _learns_on_batches(settings: FitSettings, rows: Rows) -> bool:
+    """Return whether candidates are trained on small batches: there are many rows.
+
+    The paper's methods and a given batch size or direction exclude it.
+    """
+    automatic = settings.starts_with_chunk and settings.direction is None
+    return automatic and _count(rows) > MANY_ROWS
 
 
 def _count(rows: Rows) -> int:
@@ -159,39 +180,36 @@ def _count(rows: Rows) -> int:
     return len(rows) if weight is None else int(np.count_nonzero(weight))
 
 
-def _counted(settings: FitSettings, rows: Rows, seed: int) -> np.ndarray:
+def _counted(settings: FitSettings, rows: Rows, seed: int, *, on_batches: bool) -> np.ndarray:
     """Return the numbers of the rows with positive weight, or of some of them, in order."""
     weight = rows.sample_weight
     counted = np.arange(len(rows)) if weight is None else np.flatnonzero(weight)
-    widths = _ladder(settings).widths
-    sizes = (rows.inputs.shape[1], *widths[len(widths) > 1], rows.targets.shape[1])
-    weights = sum((a + 1) * b for a, b in pairwise(sizes))
-    affordable = int(CANDIDATE_OPERATIONS / (PASSES * ITERATIONS * weights))
-    most = min(ROWS, max(FOLD_ROWS, affordable))
+    most = ROWS_ON_BATCHES
+    if not on_batches:
+        widths = ladder(settings).widths
+        sizes = (rows.inputs.shape[1], *widths[len(widths) > 1], rows.targets.shape[1])
+        affordable = int(CANDIDATE_OPERATIONS / (PASSES * ITERATIONS * weights_of(sizes)))
+        most = min(ROWS, max(FOLD_ROWS, affordable))
     if len(counted) <= most:
         return counted
     return np.sort(np.random.default_rng(seed).choice(counted, most, replace=False))
 
 
-def _ladder(settings: FitSettings) -> Ladder:
-    """Return the networks to try."""
-    gain = settings.initialisation.target_gain
-    if not settings.chooses_sizes:
-        return Ladder([settings.hidden_layer_sizes], walks=settings.chooses_gain, first_gain=gain)
-    radius, depth, depths = settings.initialisation.radius, len(settings.hidden_layer_sizes), DEPTHS
-    if isinstance(radius, Sequence | np.ndarray):  # one for each layer
-        depth = len(radius) - 1
-        depths = (depth,)
-
-    def others(sizes: tuple[int, ...]) -> list[tuple[int, ...]]:
-        return [sizes[:1] * other for other in depths if other != depth]
-
-    return Ladder([(width,) * depth for width in WIDTHS], others, settings.chooses_gain, gain)
+def _continued_on_all_rows(
+    trials: SavedTrials, best: Trial, costs: Costs, limit: int, tried: list[Trial]
+) -> Trial:
+    """Return the trial with iterations on all rows after those on small batches."""
+    iterations = min(ITERATIONS, limit)
+    if best.ended or costs.on_all_rows(best.candidate, iterations) > MOST_OPERATIONS:
+        return best
+    longer = trials.extend(best, iterations)
+    tried[tried.index(best)] = longer
+    return longer
 
 
 def _extended(trials: SavedTrials, best: Trial, limit: int, tried: list[Trial]) -> Trial:
     """Return the trial with more iterations, for as long as its error falls."""
-    while best.length < limit and not best.ended and 2 * best.operations <= MOST_OPERATIONS:
+    while 0 < best.length < limit and not best.ended and 2 * best.operations <= MOST_OPERATIONS:
         half = float(np.min(best.curve[: max(len(best.curve) // 2, 1)]))
         if not best.error < (1 - GAIN_OF_DOUBLING) * half:
             break
@@ -223,13 +241,18 @@ def _chosen(
                 evaluations=sum(run.evaluations for run in trial.runs),
                 spectral_bound=float(np.mean([run.bound for run in trial.runs])),
                 chosen=trial is best,
+                direction=batches.direction if batches else "",
+                steps=batches.steps if batches else 0,
             )
             for trial in tried
-            for gain in [trial.candidate.target_gain]
+            for _, gain, batches in [trial.candidate]
         ]
     )
     affordable = sum(trial.operations for trial in tried) / max(best.operations_of_fit, 1.0)
-    networks = int(np.clip(affordable, 1, NETWORKS))
+    most = NETWORKS
+    if trials.on_batches:
+        most = min(most, MOST_UNITS // max(best.candidate.hidden_layer_sizes, default=1))
+    networks = int(np.clip(affordable, 1, max(most, 1)))
     run, ((problems, _), _) = best.runs[0], trials.begun(best.candidate, 0)
     return Chosen(
         candidate=best.candidate,

@@ -19,7 +19,7 @@ from greatcircle.optimise.record import Record
 from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import Rule
 from greatcircle.training.methods import Initialisation, Method, method_of
-from greatcircle.training.search import Candidate
+from greatcircle.training.search import BatchPhase, Candidate
 
 __all__ = ["AUTOMATIC_SATURATION", "MAY_CHANGE", "FitSettings", "fit_settings"]
 
@@ -97,6 +97,10 @@ class FitSettings:
     """Fraction of the loss below which ten iterations end the training of a candidate."""
     saturation: str | bool
     """What is clipped, or "auto" with method="auto"."""
+    batches: BatchPhase | None = None
+    """Training on small batches, before iterations on all rows; None without a selection."""
+    grows: bool = False
+    """Whether more steps on small batches are tried: there are more rows than candidates saw."""
     low_loss: Rule | None = None
     """Ends training at a very low loss; None for a loss that has a minimum."""
 
@@ -107,6 +111,7 @@ class FitSettings:
             self,
             hidden_layer_sizes=candidate.hidden_layer_sizes,
             initialisation=initialisation,
+            batches=candidate.batches,
         )
 
     def stop_after(self, iterations: int) -> Rule:

@@ -115,6 +115,8 @@ def _as_chosen(
     Otherwise, or if several are wanted, they start anew, with all rows in their scaling.
     """
     count, streams = settings.ensemble, data.stream is not None
+    if chosen.candidate.batches is not None:
+        return _on_batches_as_chosen(settings, chosen), None
     if chosen.sampled and count in (None, 1):
         selected = replace(
             settings.with_candidate(chosen.candidate),
@@ -140,13 +142,32 @@ def _as_chosen(
     return selected, None
 
 
+def _on_batches_as_chosen(settings: FitSettings, chosen: Chosen) -> FitSettings:
+    """Return the settings of the final fit of a candidate that was trained on small batches."""
+    count, iterations = settings.ensemble, chosen.iterations
+    if count is None:
+        averages = settings.chooses_sizes and settings.budget is None and not chosen.sampled
+        count = chosen.networks if averages else 1
+    if chosen.sampled:  # all rows are too many
+        iterations = 0
+    return replace(
+        settings.with_candidate(chosen.candidate),
+        ensemble=count,
+        stop=settings.stop_after(iterations),
+        max_iter=iterations,
+        starts_with_chunk=False,
+        grows=chosen.sampled,
+    )
+
+
 def _name(chosen: Chosen, begin: Start | None) -> str:
     """Return the folder of a candidate's checkpoints; it differs for other initial weights.
 
     The choice depends on `max_iter` and `tol`, which may change when a fit is resumed.
     """
-    sizes, gain = chosen.candidate
+    sizes, gain, batches = chosen.candidate
     name = f"{'-'.join(map(str, sizes))}-gain-{gain or 'auto'}"
+    name += "" if batches is None else f"-{batches.direction}-{batches.steps}"
     return name if begin is None else f"{name}-after-{chosen.length}"
 
 
@@ -199,9 +220,12 @@ def _with_selection(model: Model, chosen: Chosen, settings: FitSettings) -> Mode
     if trained is None:
         return model
     trained = replace(trained, selection=chosen.table)
-    limited = len(trained.history["loss"]) == chosen.iterations < settings.max_iter
-    if trained.outcome == Outcome.MAX_ITER and limited:
-        reason = f"the held-out loss is lowest after {chosen.iterations} iterations"
+    batches, iterations = chosen.candidate.batches, chosen.iterations
+    limited = len(trained.history["loss"]) == iterations < settings.max_iter
+    if trained.outcome == Outcome.MAX_ITER and (limited or batches is not None):
+        reason = f"the held-out loss is lowest after {iterations} iterations"
+        if batches is not None:
+            reason += f" on all rows that follow {batches.steps} steps on small batches"
         trained = replace(trained, outcome=str(Outcome.CONVERGED), reason=reason)
     return replace(model, training=trained)
 

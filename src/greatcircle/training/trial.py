@@ -14,10 +14,16 @@ import numpy as np
 from greatcircle.optimise.record import Record
 from greatcircle.training.search import Candidate
 
-__all__ = ["EVERY", "NEARLY", "Run", "Trial"]
+__all__ = ["EVERY", "GAIN_OF_DOUBLING", "NEARLY", "Run", "Trial"]
 
 EVERY = 10
 """Iterations between two measurements of the held-out loss, which cost a forward pass each."""
+
+GAIN_OF_DOUBLING = 0.02
+"""Training is made twice as long as long as that lowers the held-out loss by this fraction.
+
+The loss is a square, so that is 1 % of the error, for twice the time.
+"""
 
 NEARLY = 0.02
 """Held-out losses that differ by less than this fraction are equal: 1 % of the error.
@@ -40,13 +46,15 @@ class Run:
     """Product of operator norms, in the units of the data."""
     weights: tuple[np.ndarray, ...]
     records: tuple[Record, ...]
+    batch_records: int = 0
+    """Number of records of training on small batches, which came first."""
     state: Any = None
-    """State of the loop, to train further; None for a run that was read from a file."""
+    """State of the loop on all rows, to train further; None before, or if read from a file."""
 
     @property
     def iterations(self) -> int:
-        """Number of iterations so far."""
-        return len(self.records)
+        """Number of iterations on all rows so far."""
+        return len(self.records) - self.batch_records
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +92,13 @@ class Trial:
 
     @property
     def iterations(self) -> int:
-        """The last number of iterations at which the error is nearly the lowest."""
+        """The last number of iterations on all rows at which the error is nearly the lowest.
+
+        After small batches it is zero unless iterations on all rows lower the error by more.
+        """
         good = self.curve <= (1 + NEARLY) * self.error
+        if self.candidate.batches is not None:
+            return 0 if good[0] else EVERY * int(np.flatnonzero(good)[-1])
         last = EVERY * (int(np.flatnonzero(good)[-1]) + 1) if np.any(good) else EVERY
         return min(last, self.length)
 
@@ -102,6 +115,8 @@ class Trial:
     @property
     def operations_of_fit(self) -> float:
         """Operations of a fit of `iterations` iterations, as in the average run."""
+        if self.candidate.batches is not None:
+            return self.operations / len(self.runs)
         iterations = sum(run.iterations for run in self.runs)
         return self.operations * self.iterations / max(iterations, 1)
 
@@ -109,6 +124,12 @@ class Trial:
         """Return whether the error is lower, on the parts that both were tried on."""
         common = min(len(self.runs), len(other.runs))
         return bool(np.min(self._curve(common)) < np.min(other._curve(common)))
+
+    def worth_four_times(self, other: "Trial") -> bool:
+        """Return whether the error is lower by more than two doublings of the cost must gain."""
+        common = min(len(self.runs), len(other.runs))
+        gained = (1 - GAIN_OF_DOUBLING) ** 2
+        return bool(np.min(self._curve(common)) < gained * np.min(other._curve(common)))
 
     def clearly_below(self, other: "Trial") -> bool:
         """Return whether it is lower by more than the standard error of the difference."""

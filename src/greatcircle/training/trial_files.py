@@ -15,7 +15,7 @@ from greatcircle._runtime.atomic import atomic_write
 from greatcircle._runtime.container import SUFFIX, pack, unpack
 from greatcircle.optimise.checkpoint import Checkpoint, check_same
 from greatcircle.optimise.record import Record
-from greatcircle.training.search import Candidate
+from greatcircle.training.search import BatchPhase, Candidate
 from greatcircle.training.trial import Run, Trial
 from greatcircle.training.trials import Trials
 
@@ -92,8 +92,11 @@ class SavedTrials:
             weights = tuple(tensors[f"{name}weights.{k}"] for k in range(entry["layers"]))
             records = tuple(Record(*values) for values in tensors[f"{name}records"].tolist())
             records = tuple(r._replace(iteration=int(r.iteration)) for r in records)
-            runs.append(Run(tensors[f"{name}losses"], ended, evaluations, bound, weights, records))
-        candidate = Candidate(tuple(entry["hidden_layer_sizes"]), entry["target_gain"])
+            losses = tensors[f"{name}losses"]
+            of_batches = entry["batch_records"][j]
+            runs.append(Run(losses, ended, evaluations, bound, weights, records, of_batches))
+        batches = entry["batches"] and BatchPhase(*entry["batches"])
+        candidate = Candidate(tuple(entry["hidden_layer_sizes"]), entry["target_gain"], batches)
         trial = self._trials.trial(candidate, entry["length"], runs)
         return replace(trial, hopeless=entry["hopeless"])
 
@@ -113,6 +116,7 @@ def _described(prefix: str, trial: Trial) -> tuple[dict[str, Any], dict[str, np.
         "length": trial.length,
         "layers": len(trial.runs[0].weights),
         "ended": [run.ended for run in trial.runs],
+        "batch_records": [run.batch_records for run in trial.runs],
         "hopeless": trial.hopeless,
     }
     return entry, tensors

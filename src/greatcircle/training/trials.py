@@ -20,13 +20,16 @@ from greatcircle.data.folds import Part
 from greatcircle.data.rows import Rows
 from greatcircle.objective import losses
 from greatcircle.objective.losses import Loss
+from greatcircle.objective.problem import Problem
 from greatcircle.optimise import directions
 from greatcircle.optimise.descent import descend
 from greatcircle.optimise.outcome import Outcome
+from greatcircle.optimise.random_batches import RandomBatches
 from greatcircle.optimise.record import Record
+from greatcircle.training.batches import descend_on_batches
 from greatcircle.training.data import Problems
 from greatcircle.training.monitor import spectral_bound
-from greatcircle.training.search import Candidate
+from greatcircle.training.search import BatchPhase, Candidate
 from greatcircle.training.settings import FitSettings
 from greatcircle.training.start import Start, random_start
 from greatcircle.training.trial import EVERY, NEARLY, Run, Trial
@@ -57,6 +60,8 @@ class Trials:
         Number of runs side by side.
     sampled
         Whether there are more rows than these.
+    on_batches
+        Whether candidates are trained on small batches.
     show
         Called with the name of each candidate.
     """
@@ -70,6 +75,7 @@ class Trials:
     clipped: bool
     workers: int
     sampled: bool = False
+    on_batches: bool = False
     show: Callable[[str], None] = lambda text: None
 
     def start(self, candidate: Candidate, iterations: int, rival: Trial | None) -> Trial:
@@ -95,7 +101,7 @@ class Trials:
 
         def train(number: int, stop: threading.Event) -> Run:
             run = trial.runs[number]
-            if run.state is None:  # read from a file: repeat it first
+            if run.state is None and run.iterations > 0:  # read from a file: repeat it first
                 run = self._trained(trial.candidate, number, None, trial.length, stop)
             return self._trained(trial.candidate, number, run, iterations, stop)
 
@@ -130,8 +136,9 @@ class Trials:
 
     def _title(self, candidate: Candidate) -> str:
         sizes = "-".join(map(str, candidate.hidden_layer_sizes))
-        gain = candidate.target_gain
-        return sizes if gain is None else f"{sizes}, target gain {gain:.3g}"
+        gain, batches = candidate.target_gain, candidate.batches
+        title = sizes if gain is None else f"{sizes}, target gain {gain:.3g}"
+        return title if batches is None else f"{title}, {batches.direction} {batches.steps} steps"
 
     def _side_by_side(
         self, task: Callable[[int, threading.Event], Run], numbers: Iterable[int]
@@ -155,11 +162,18 @@ class Trials:
         iterations: int,
         stop: threading.Event,
     ) -> Run:
-        """Return a run after more iterations, up to this number in all; None begins one."""
+        """Return a run after more iterations, up to this number in all; None begins one.
+
+        Training on small batches comes first; after it, these are iterations on all rows.
+        """
         if run is not None and (run.ended or iterations <= run.iterations):
             return run
         (problems, weights), rows = self.begun(candidate, number)
         problem, settings = problems.of(rows), self.settings
+        if run is None and candidate.batches is not None:
+            run = self._on_batches(candidate.batches, (problems, weights), problem, number, stop)
+            if run.ended or iterations == 0:
+                return run
         measured = _HeldOut(self, problems, number, run)
         result = descend(
             problem,
@@ -179,7 +193,34 @@ class Trials:
             bound=spectral_bound(problems.network, problems.scaling, result.weights),
             weights=tuple(np.asarray(w) for w in result.weights),
             records=(*earlier, *result.records),
+            batch_records=run.batch_records if run else 0,
             state=result.state,
+        )
+
+    def _on_batches(
+        self,
+        batches: BatchPhase,
+        start: Start,
+        problem: Problem,
+        number: int,
+        stop: threading.Event,
+    ) -> Run:
+        """Return a run after training on small batches."""
+        problems, weights = start
+        result = descend_on_batches(
+            batches,
+            weights,
+            RandomBatches(problem, seed=self.seed + number),
+            callback=lambda record, weights: stop.is_set(),
+        )
+        return Run(
+            losses=_HeldOut(self, problems, number, None).of(result.weights)[None],
+            ended=result.outcome == Outcome.NON_FINITE,
+            evaluations=float(sum(result.evaluations)),
+            bound=spectral_bound(problems.network, problems.scaling, result.weights),
+            weights=tuple(np.asarray(w) for w in result.weights),
+            records=tuple(result.records),
+            batch_records=len(result.records),
         )
 
 

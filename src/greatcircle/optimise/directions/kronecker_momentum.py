@@ -1,18 +1,19 @@
 """Natural gradients of small batches by Kronecker factors, averaged."""
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Packed
 from greatcircle.objective.objective import Objective, layered
 from greatcircle.optimise.directions.direction import Choice, Position, unit_speeds
-from greatcircle.optimise.directions.soap import refresh_interval
+from greatcircle.optimise.directions.soap import Square, between, of_similar_size, refresh_interval
 
 __all__ = ["KroneckerMomentum"]
 
@@ -24,12 +25,11 @@ DAMPING = 0.3
 
 
 class _State(NamedTuple):
-    inputs: Float[Array, "layers a a"]
-    """Moving average of the second moments of each layer's inputs."""
-    slopes: Float[Array, "layers b b"]
-    """Moving average of the second moments of the loss's gradient in each layer's outputs."""
-    inverses: tuple[tuple[Array, Array], ...]
-    """Of both factors of each layer, damped."""
+    factors: tuple[Square, ...]
+    """Moving averages of the second moments of the inputs of the first layer, of the loss's
+    gradient in its outputs, of the inputs of the second layer, and so on."""
+    inverses: tuple[Square, ...]
+    """Of the damped factors."""
     mean: Packed
     steps: Int[Array, ""]
 
@@ -48,49 +48,51 @@ class KroneckerMomentum:
 
     def init(self, weights: Packed) -> _State:
         """Return a state without factors."""
-        rows, columns = (max(shape[axis] for shape in weights.shapes) for axis in (0, 1))
-        layers, dtype = len(weights.shapes), weights.rows.dtype
-        return _State(
-            jnp.zeros((layers, rows, rows), dtype),
-            jnp.zeros((layers, columns, columns), dtype),
-            tuple((jnp.eye(a, dtype=dtype), jnp.eye(b, dtype=dtype)) for a, b in weights.shapes),
-            sphere.scale(weights, 0.0),
-            jnp.zeros((), jnp.int32),
-        )
+        dtype = weights.rows.dtype
+        sides = [n for shape in weights.shapes for n in shape]
+        zeros = tuple(jnp.zeros((n, n), dtype) for n in sides)
+        eyes = tuple(jnp.eye(n, dtype=dtype) for n in sides)
+        return _State(zeros, eyes, sphere.scale(weights, 0.0), jnp.zeros((), jnp.int32))
 
     def choose(self, position: Position, state: _State) -> Choice:
         """Return the heading, the same speed on every sphere."""
         weights, radii = position.weights, position.radii
         refresh = state.steps % refresh_interval(weights.shapes) == 0
         state = jax.lax.cond(refresh, lambda: _refreshed(position, state), lambda: state)
-        gradients = jax.tree.leaves(sphere.unpack(position.gradient))
-        natural = [A @ g @ G for (A, G), g in zip(state.inverses, gradients, strict=True)]
-        tree = sphere.pack(jax.tree.unflatten(weights.structure, natural))
-        one = sphere.normalise(sphere.project(weights, tree, radii))
+        natural = sphere.project(weights, between(position.gradient, state.inverses), radii)
         mean = sphere.scale(sphere.project(weights, state.mean, radii), MEAN_DECAY)
-        mean = sphere.add(mean, one, MEAN_DECAY - 1)
+        mean = sphere.add(mean, sphere.normalise(natural), MEAN_DECAY - 1)
         return Choice(unit_speeds(mean), state._replace(mean=mean, steps=state.steps + 1))
 
 
 def _refreshed(position: Position, state: _State) -> _State:
     """Return the state with the factors of a batch, and with their inverses."""
     objective = layered(position.objective, "direction KroneckerMomentum", "another one")
-    inputs, slopes = (
-        FACTOR_DECAY * old + (1 - FACTOR_DECAY) * new
-        for old, new in zip(state[:2], objective.kronecker(position.cache), strict=True)
+    moments = chain.from_iterable(zip(*objective.kronecker(position.cache), strict=True))
+    factors = tuple(
+        FACTOR_DECAY * old + (1 - FACTOR_DECAY) * new[: len(old), : len(old)]
+        for old, new in zip(state.factors, moments, strict=True)
     )
-    inverses = tuple(
-        (_inverse(A[:a, :a]), _inverse(G[:b, :b]))
-        for A, G, (a, b) in zip(inputs, slopes, position.weights.shapes, strict=True)
-    )
-    return state._replace(inputs=inputs, slopes=slopes, inverses=inverses)
+    inverses = list(factors)
+    for group in of_similar_size(map(len, factors)):
+        inverted = jax.lax.map(_inverse, sphere.stacked([_damped(factors[i]) for i in group]))
+        for i, inverse in zip(group, inverted, strict=True):
+            n = len(factors[i])
+            inverses[i] = inverse[:n, :n]
+    return state._replace(factors=factors, inverses=tuple(inverses))
 
 
-def _inverse(factor: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Return the inverse of a damped factor, up to a scale; of zero, the identity."""
-    size, mean = len(factor), jnp.trace(factor) / len(factor)
-    relative = factor / jnp.where(mean > 0, mean, 1)
-    root = jnp.linalg.cholesky(relative + DAMPING * jnp.eye(size, dtype=factor.dtype))
-    identity = jnp.eye(size, dtype=factor.dtype)
+def _damped(factor: Square) -> Square:
+    """Return a factor in units of its mean eigenvalue, with damping; of zero, its damping."""
+    mean = jnp.trace(factor) / len(factor)
+    identity = jnp.eye(len(factor), dtype=factor.dtype)
+    return factor / jnp.where(mean > 0, mean, 1) + DAMPING * identity
+
+
+def _inverse(padded: Square) -> Square:
+    """Return the inverse of a positive definite matrix; rows and columns of zeros are padding."""
+    padding = jnp.where(jnp.diagonal(padded) > 0, 0, 1).astype(padded.dtype)
+    root = jnp.linalg.cholesky(padded + jnp.diag(padding))
+    identity = jnp.eye(len(padded), dtype=padded.dtype)
     triangular = jax.scipy.linalg.solve_triangular(root, identity, lower=True)
     return triangular.T @ triangular

@@ -4,6 +4,7 @@ Vyas et al. (2024), arXiv:2409.11321. What differs on spheres: every batch count
 gradient is divided by its norm on each sphere, and every layer turns by the same angle.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from greatcircle.geometry.sphere import Packed
 from greatcircle.objective.objective import Objective
 from greatcircle.optimise.directions.direction import Choice, Position, unit_speeds
 
-__all__ = ["Soap", "refresh_interval"]
+__all__ = ["Soap", "Square", "between", "of_similar_size", "refresh_interval"]
 
 MEAN_DECAY, SQUARE_DECAY, FACTOR_DECAY = 0.9, 0.95, 0.9
 """Decay of the mean gradient and of its squares per step, and of the factors per refresh."""
@@ -31,55 +32,27 @@ WIDTH_OF_STEP = 16
 TINY = 1e-30
 """Keeps zero gradients zero."""
 
+Square = Float[Array, "n n"]
 
-class _Layer(NamedTuple):
-    """Statistics of the gradients of one layer, in the basis of its factors' eigenvectors."""
 
-    left: Float[Array, "a a"]
-    """Moving average of g gᵀ."""
-    right: Float[Array, "b b"]
-    """Moving average of gᵀ g."""
-    left_basis: Float[Array, "a a"]
-    right_basis: Float[Array, "b b"]
-    point: Float[Array, "a b"]
-    """The weights at the last refresh, divided by their norm."""
-    mean: Float[Array, "a b"]
-    square: Float[Array, "a b"]
+class _Side(NamedTuple):
+    """One side of a layer: its rows, or its columns."""
 
-    def rotated(self, matrix: Float[Array, "a b"]) -> Float[Array, "a b"]:
-        """Return a matrix in the bases."""
-        return self.left_basis.T @ matrix @ self.right_basis
-
-    def with_gradient(self, gradient: Float[Array, "a b"]) -> "_Layer":
-        """Return the statistics with another gradient of norm one."""
-        rotated = self.rotated(gradient)
-        # Scaling would turn a normal part of the mean, of which most comes from old gradients, into
-        # a tangent one. The weights have hardly moved since the last refresh.
-        tangent = self.mean - jnp.sum(self.mean * self.point) * self.point
-        return self._replace(
-            mean=MEAN_DECAY * tangent + (1 - MEAN_DECAY) * rotated,
-            square=SQUARE_DECAY * self.square + (1 - SQUARE_DECAY) * rotated**2,
-        )
-
-    def refreshed(self, gradient: Float[Array, "a b"], weights: Float[Array, "a b"]) -> "_Layer":
-        """Return the statistics in new bases: one step of orthogonal iteration."""
-        left = FACTOR_DECAY * self.left + (1 - FACTOR_DECAY) * gradient @ gradient.T
-        right = FACTOR_DECAY * self.right + (1 - FACTOR_DECAY) * gradient.T @ gradient
-        left_basis = _iterated(left, self.left_basis)
-        right_basis = _iterated(right, self.right_basis)
-        mean = (left_basis.T @ self.left_basis) @ self.mean @ (self.right_basis.T @ right_basis)
-        point = left_basis.T @ (weights / jnp.linalg.norm(weights)) @ right_basis
-        return _Layer(left, right, left_basis, right_basis, point, mean, self.square)
-
-    @property
-    def heading(self) -> Float[Array, "a b"]:
-        """Minus the mean gradient, each entry divided by its root mean square in the bases."""
-        scaled = self.mean / (jnp.sqrt(self.square) + TINY)
-        return -(self.left_basis @ scaled @ self.right_basis.T)
+    factor: Square
+    """Moving average of g gᵀ, or of gᵀ g."""
+    basis: Square
+    """Its eigenvectors, approximately."""
 
 
 class _State(NamedTuple):
-    layers: tuple[_Layer, ...]
+    sides: tuple[_Side, ...]
+    """Rows and columns of the first layer, of the second, and so on."""
+    point: Packed
+    """The weights at the last refresh, divided by their norm. Like the next two, in the bases."""
+    mean: Packed
+    """Moving average of the gradients."""
+    square: Packed
+    """Moving average of their squares."""
     steps: Int[Array, ""]
 
 
@@ -95,31 +68,31 @@ class Soap:
 
     def init(self, weights: Packed) -> _State:
         """Return statistics of no gradients."""
-        dtype = weights.rows.dtype
-
-        def empty(shape: tuple[int, ...]) -> _Layer:
-            a, b = (jnp.zeros((n, n), dtype) for n in shape)
-            eyes = (jnp.eye(n, dtype=dtype) for n in shape)
-            return _Layer(a, b, *eyes, *(jnp.zeros(shape, dtype) for _ in range(3)))
-
-        return _State(tuple(map(empty, weights.shapes)), jnp.zeros((), jnp.int32))
+        dtype, zero = weights.rows.dtype, sphere.scale(weights, 0.0)
+        sides = [n for shape in weights.shapes for n in shape]
+        empty = tuple(_Side(jnp.zeros((n, n), dtype), jnp.eye(n, dtype=dtype)) for n in sides)
+        return _State(empty, zero, zero, zero, jnp.zeros((), jnp.int32))
 
     def choose(self, position: Position, state: _State) -> Choice:
         """Return the heading, the same speed on every sphere."""
-        weights = position.weights
-        gradients = jax.tree.leaves(sphere.unpack(sphere.normalise(position.gradient)))
-        points = jax.tree.leaves(sphere.unpack(weights))
-
-        def refreshed() -> tuple[_Layer, ...]:
-            pairs = zip(state.layers, gradients, points, strict=True)
-            return tuple(layer.refreshed(g, w) for layer, g, w in pairs)
-
-        refresh = state.steps % refresh_interval(weights.shapes) == 0
-        layers = jax.lax.cond(refresh, refreshed, lambda: state.layers)
-        layers = tuple(s.with_gradient(g) for s, g in zip(layers, gradients, strict=True))
-        tree = jax.tree.unflatten(weights.structure, [layer.heading for layer in layers])
-        heading = sphere.project(weights, sphere.pack(tree), position.radii)
-        return Choice(unit_speeds(heading), _State(layers, state.steps + 1))
+        weights, gradient = position.weights, sphere.normalise(position.gradient)
+        interval = refresh_interval(weights.shapes)
+        state = jax.lax.cond(
+            state.steps % interval == 0,
+            lambda: _refreshed(state, weights, gradient),
+            lambda: state,
+        )
+        rotated = between(gradient, [side.basis for side in state.sides])
+        # Scaling would turn a normal part of the mean, of which most comes from old gradients, into
+        # a tangent one. The weights have hardly moved since the last refresh.
+        tangent = sphere.project(state.point, state.mean)
+        mean = sphere.add(sphere.scale(tangent, MEAN_DECAY), rotated, 1 - MEAN_DECAY)
+        rows = SQUARE_DECAY * state.square.rows + (1 - SQUARE_DECAY) * rotated.rows**2
+        square = replace(state.square, rows=rows)
+        scaled = replace(mean, rows=-mean.rows / (jnp.sqrt(square.rows) + TINY))
+        heading = between(scaled, [side.basis.T for side in state.sides])
+        heading = unit_speeds(sphere.project(weights, heading, position.radii))
+        return Choice(heading, _State(state.sides, state.point, mean, square, state.steps + 1))
 
 
 def refresh_interval(shapes: tuple[tuple[int, ...], ...]) -> int:
@@ -128,7 +101,49 @@ def refresh_interval(shapes: tuple[tuple[int, ...], ...]) -> int:
     return max(SHORTEST_INTERVAL, widest // WIDTH_OF_STEP)
 
 
-def _iterated(factor: Float[Array, "n n"], basis: Float[Array, "n n"]) -> Float[Array, "n n"]:
+def of_similar_size(sizes: Iterable[int]) -> list[list[int]]:
+    """Return the numbers of the sizes in groups; in a group none is below half of the largest.
+
+    One compiled loop serves a group: its matrices are padded to the largest.
+    """
+    groups: list[list[int]] = []
+    sizes = list(sizes)
+    for i in sorted(range(len(sizes)), key=lambda i: -sizes[i]):
+        if groups and 2 * sizes[i] >= sizes[groups[-1][0]]:
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
+
+
+def _refreshed(state: _State, weights: Packed, gradient: Packed) -> _State:
+    """Return the state in new bases: one step of orthogonal iteration."""
+    both = [m for g in jax.tree.leaves(sphere.unpack(gradient)) for m in (g, g.T)]
+    sides = list(state.sides)
+    for group in of_similar_size(map(len, both)):
+        factors = sphere.stacked([sides[i].factor for i in group])
+        bases = sphere.stacked([sides[i].basis for i in group])
+        squares = sphere.stacked([both[i] @ both[i].T for i in group])
+        factors = FACTOR_DECAY * factors + (1 - FACTOR_DECAY) * squares
+        bases = jax.lax.map(_iterated, (factors, bases))
+        for i, factor, basis in zip(group, factors, bases, strict=True):
+            n = len(both[i])
+            sides[i] = _Side(factor[:n, :n], basis[:n, :n])
+    old, new = [side.basis for side in state.sides], [side.basis for side in sides]
+    mean = between(state.mean, [a.T @ b for a, b in zip(old, new, strict=True)])
+    point = between(sphere.normalise(weights), new)
+    return state._replace(sides=tuple(sides), mean=mean, point=point)
+
+
+def between(matrices: Packed, sides: Sequence[Square]) -> Packed:
+    """Return Lᵀ M R of each layer, from L and R of each layer in turn."""
+    leaves = jax.tree.leaves(sphere.unpack(matrices))
+    products = [a.T @ m @ b for m, a, b in zip(leaves, sides[::2], sides[1::2], strict=True)]
+    return sphere.pack(jax.tree.unflatten(matrices.structure, products))
+
+
+def _iterated(side: tuple[Square, Square]) -> Square:
     """Return an orthonormal basis nearer to the eigenvectors of a positive semidefinite factor."""
+    factor, basis = side
     shift = jnp.finfo(factor.dtype).eps * jnp.trace(factor) + TINY
     return jnp.linalg.qr(factor @ basis + shift * basis)[0]

@@ -2,6 +2,7 @@
 
 import math
 from numbers import Real
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -39,11 +40,11 @@ class LinearDecay(eqx.Module):
     distance: float | Float[Array, ""] = DISTANCE
 
     def __check_init__(self) -> None:
-        if isinstance(self.distance, Real) and not 0 < float(self.distance) <= math.pi:
+        if _is_given(self.distance) and not 0 < _real(self.distance) <= math.pi:
             raise ValueError(
                 f"distance is {self.distance!r}; expected an angle in radians, in (0, π]"
             )
-        if isinstance(self.total, Real) and (self.total < 1 or self.total != int(self.total)):
+        if _is_given(self.total) and not (_real(self.total) >= 1 and _real(self.total) % 1 == 0):
             raise ValueError(f"total is {self.total!r}; expected a whole number of at least 1")
 
     @property
@@ -62,3 +63,14 @@ class LinearDecay(eqx.Module):
         angle = jnp.asarray(self.distance, dtype) / jnp.sqrt(total) * left
         nan = jnp.full_like(angle, np.nan)
         return Proposal(angle, nan, nan)
+
+
+def _is_given(value: Any) -> bool:
+    """Return whether a user gave a value; compiled programs replace it by arrays and tracers."""
+    return isinstance(value, Real | str | None)
+
+
+def _real(value: Any) -> float:
+    """Return a number as a float; NaN for anything else, and for True and False."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    return float(value) if is_number else math.nan
