@@ -164,6 +164,7 @@ def scene(folder: Path) -> dict[str, Any]:
         "import greatcircle.export\n"
         "from dataclasses import replace\n"
         "from greatcircle import callbacks, storage\n"
+        "from greatcircle.optimise.random_batches import RandomBatches\n"
         "from greatcircle.optimise.schedules import GrowingBatches\n"
         "from greatcircle.training import initialisation\n"
         "from greatcircle.network.activations import declare\n"

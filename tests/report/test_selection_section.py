@@ -69,8 +69,8 @@ def test_the_section_states_what_was_chosen(plain):
     (block,), (chart,) = section.tables, section.charts
     assert [row[0] for row in block.rows] == ["8-8", "8-8", "8-8", "16-16", "16-16", "8"]
     assert [row[-1] for row in block.rows] == ["", "chosen", "", "", "2 of 5 parts", "2 of 5 parts"]
-    assert block.rows[1][3] == "0.800 ± 0.020"
-    assert block.rows[5][3] == "not finite"
+    assert block.rows[1][4] == "0.800 ± 0.020"
+    assert block.rows[5][4] == "not finite"
     assert "cannot be compared" in chart.caption
     figure: Any = chart.figure
     assert figure.layout.yaxis.title.text == "held-out RMS error [units of the targets]"
@@ -89,14 +89,14 @@ def test_other_losses_are_shown_as_they_are(plain, loss, axis):
     section = selection_section(table, loss, results(plain, table), "unit of the inputs")
     figure: Any = section.charts[0].figure
     assert figure.layout.yaxis.title.text == axis
-    assert section.tables[0].rows[1][3] == "0.320 ± 0.016"
+    assert section.tables[0].rows[1][4] == "0.320 ± 0.016"
     assert section.text.endswith("The model is one such network.")
 
 
 def test_a_single_candidate_has_no_chart(plain):
     table = SelectionTable.of(candidates().rows()[1:2])
     section = selection_section(table, "squared", results(plain, table), "unit of the inputs")
-    assert section.text.startswith("Held-out error (5 folds) chose only the number of iterations")
+    assert section.text.startswith("Held-out error (5 folds) chose only the length of training")
     assert not section.charts
     one = SelectionTable.of([candidates().rows()[1]._replace(hidden_layer_sizes=(8,))])
     section = selection_section(one, "squared", results(plain, one), "unit of the inputs")
@@ -107,3 +107,20 @@ def test_complete_candidates_need_no_warning(plain):
     table = candidates(parts=np.full(6, 5))
     section = selection_section(table, "squared", results(plain, table), "unit of the inputs")
     assert "cannot be compared" not in section.charts[0].caption
+
+
+def test_training_on_small_batches_is_shown(plain):
+    steps, directions = [0, 1024, 1024, 4096, 1024, 1024], ["", *["soap"] * 4, "k-fac"]
+    table = candidates(steps=np.array(steps), direction=np.array(directions))
+    section = selection_section(table, "squared", results(plain, table), "unit of the inputs")
+    after = "after 1024 steps on small batches and 40 iterations on all rows."
+    assert after in section.text
+    column = ["none", "soap 1024", "soap 1024", "soap 4096", "soap 1024", "k-fac 1024"]
+    assert [row[2] for row in section.tables[0].rows] == column
+    figure: Any = section.charts[0].figure
+    assert "8-8, soap 1024" in {trace.name for trace in figure.data}
+    alone = candidates(
+        iterations=np.zeros(6, int), steps=np.full(6, 512), direction=np.full(6, "soap")
+    )
+    section = selection_section(alone, "squared", results(plain, alone), "unit of the inputs")
+    assert "after 512 steps on small batches." in section.text

@@ -23,7 +23,7 @@ import greatcircle
 from greatcircle import LipschitzRegressor, Scaling, storage
 from greatcircle._runtime.container import pack, unpack
 from greatcircle._runtime.versions import versions
-from greatcircle.model import Model, Training
+from greatcircle.model import Model, SelectionRow, SelectionTable, Training
 from greatcircle.network.activations import ACTIVATIONS, declare
 from greatcircle.optimise.history import History
 from greatcircle.optimise.record import Record
@@ -183,6 +183,63 @@ def test_every_scaling_is_kept(scaling, varying, path):
 def test_a_network_without_biases_is_kept(path):
     model = replace(MODEL, bias=False, weights=tuple(w[:-1] for w in MODEL.weights))
     check_same(model, saved_and_loaded(model, path))
+
+
+def candidate(i, **changes):
+    """A row of a selection whose values differ, in the types of its fields."""
+    row = SelectionRow((i, 4), 2.0 * i, 10 * i, 5, 0.1 / i, 0.01 / i, 99.5 * i, 7.0 / i, i == 1)
+    return row._replace(**changes)
+
+
+TABLE = SelectionTable.of(
+    [
+        candidate(1, direction="soap", steps=1024, iterations=0),
+        candidate(2, direction="k-fac", steps=4096, target_gain=np.nan),
+        candidate(3),
+    ]
+)
+SELECTED = replace(MODEL, training=replace(MODEL.training, selection=TABLE))
+
+
+def assert_same_table(table, other):
+    assert list(table) == list(other)
+    for name, column in table.items():
+        np.testing.assert_array_equal(other[name], column, name, strict=True)
+
+
+def test_the_table_of_a_selection_is_kept(path):
+    loaded = saved_and_loaded(SELECTED, path)
+    assert_same_table(loaded.training.selection, TABLE)
+    assert loaded.training.selection["direction"].tolist() == ["soap", "k-fac", ""]
+    assert loaded.training.selection["steps"].tolist() == [1024, 4096, 0]
+    assert saved_and_loaded(MODEL, path).training.selection is None
+
+
+def altered_candidates(alter):
+    """Return a file of `SELECTED` whose candidates were altered as JSON objects."""
+    tensors, texts = describe(SELECTED)
+    selection = json.loads(texts["selection"])
+    for row in selection["candidates"]:
+        alter(row)
+    return pack(tensors, texts | {"selection": json.dumps(selection)})
+
+
+def test_a_selection_of_a_file_without_small_batches_is_loaded(path):
+    """Files of earlier versions have no direction and no number of steps."""
+
+    def alter(row):
+        del row["direction"], row["steps"]
+
+    path.write_bytes(altered_candidates(alter))
+    rows = [row._replace(direction="", steps=0) for row in TABLE.rows()]
+    assert_same_table(load(path).training.selection, SelectionTable.of(rows))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"direction": 3}, {"direction": None}, {"steps": "1024"}, {"steps": 0.5}], ids=str
+)
+def test_wrong_small_batches_of_a_candidate_are_refused(path, wrong):
+    refused(altered_candidates(lambda row: row.update(wrong)), path, str(next(iter(wrong))))
 
 
 def test_a_loaded_model_can_be_copied_pickled_and_saved_again(path):

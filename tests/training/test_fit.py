@@ -155,7 +155,8 @@ def test_the_bar_shows_every_record_in_the_units_of_the_data():
 
     model = trained(bar=Bar())
     assert not open_bars
-    assert len(expected) == 1 and len(shown) <= expected[0]
+    assert len(expected) == 1
+    assert len(shown) <= expected[0]
     assert_same_records(shown, model.training.history.rows())
 
 

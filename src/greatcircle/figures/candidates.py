@@ -1,4 +1,8 @@
-"""Data of the figure of a selection: held-out errors by target gain, one series for each shape."""
+"""Data of the figure of a selection: held-out errors by target gain, in series.
+
+A series has the same hidden layers and, where candidates differ in it, the same training on small
+batches.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,6 +12,7 @@ import numpy as np
 
 from greatcircle.figures.style import ANGLE, TEST, TRAIN
 from greatcircle.model import SelectionTable
+from greatcircle.model.selection import batches_text
 
 __all__ = ["CandidateErrors", "Series", "gain_text", "held_out_error", "layers_text"]
 
@@ -19,10 +24,10 @@ DECADE = 10.0
 
 
 class Series(NamedTuple):
-    """Candidates with the same hidden layers, by target gain."""
+    """Candidates that differ in the target gain only."""
 
     layers: str
-    """Units of the hidden layers, as in "64-64-64"."""
+    """Units of the hidden layers, as in "64-64-64", or in "64-64-64, soap 1024"."""
     colour: str
     gain: np.ndarray
     """Target gains; NaN where they were automatic."""
@@ -46,7 +51,7 @@ class CandidateErrors:
     Parameters
     ----------
     series
-        One for each shape of hidden layers, in the order in which they were tried.
+        In the order in which they were tried.
     axis
         Title of the axis of the errors.
     """
@@ -58,6 +63,9 @@ class CandidateErrors:
     def of(cls, table: SelectionTable, axis: str, *, squared: bool) -> Self:
         """Return the errors of a selection; of the squared loss, their root mean squares."""
         layers = np.array([layers_text(sizes) for sizes in table["hidden_layer_sizes"]])
+        batches = np.array([batches_text(row) for row in table.rows()])
+        if len({*batches.tolist()}) > 1:
+            layers = np.char.add(np.char.add(layers, ", "), batches)
         error, standard_error = held_out_error(table, squared=squared)
         parts, chosen = table["parts"], table["chosen"]
         comparable = parts >= np.max(parts[chosen], initial=0)

@@ -276,9 +276,11 @@ def sampled_iterations(
 
     The loss of the point is the mean of the losses of the batches, each before its step. The step
     rule is a pytree, so that other numbers in it compile nothing. Of several devices each takes
-    steps on a block of its own, from the same point; the result is the mean of their points.
+    steps on a block of its own, from the same point, and the result is the mean of their points.
+    The mean of k steps is about as long as one, so with k devices each step is k times as long, and
+    counts as k steps.
     """
-    steps = partial(_sampled_steps, direction, step)
+    steps = partial(_sampled_steps, direction, step, block.devices)
     if block.mesh is None:
         return steps(block, count, radii, point)
 
@@ -299,8 +301,16 @@ def sampled_iterations(
 
 
 def _sampled_steps(
-    direction: Direction, step: Step, block: Any, count: Any, radii: Radii, point: Point
+    direction: Direction,
+    step: Step,
+    devices: int,
+    block: Any,
+    count: Any,
+    radii: Radii,
+    point: Point,
 ) -> tuple[Point, Array]:
+    """Take `count` steps on the batches of a block."""
+
     def take(number: Array, carry: tuple[Point, Array, Array]) -> tuple[Point, Array, Array]:
         point, total, _ = carry
         objective, tree = block.at(number), sphere.unpack(point.weights)
@@ -313,11 +323,11 @@ def _sampled_steps(
         choice = direction.choose(position, point.direction_state)
         arc = Arc(point.weights, choice.heading, radii)
         start = ArcStart(objective, arc, gradient, cache, loss, nan, point.iteration)
-        angle = step.propose(start).angle
+        angle = devices * step.propose(start).angle
         moved = eqx.tree_at(
             lambda p: (p.weights, p.direction_state, p.iteration),
             point,
-            (arc.point(angle), choice.state, point.iteration + 1),
+            (arc.point(angle), choice.state, point.iteration + devices),
         )
         return moved, total + loss, angle
 
@@ -327,17 +337,16 @@ def _sampled_steps(
 
 
 def _mean_of_devices(point: Point, radii: Radii) -> Point:
-    """Return the mean of the weights of all devices; the direction's state is that of the first."""
+    """Return the mean over all devices; the state of the direction is that of the first."""
     is_first = jax.lax.axis_index(AXIS) == 0
     state = jax.tree.map(lambda a: jnp.where(is_first, a, 0), point.direction_state)
     # All sums in one message: its latency dominates, not its size.
     summed, unravel = ravel_pytree((point.weights, point.loss, state))
     weights, loss, state = unravel(jax.lax.psum(summed, AXIS))
-    devices = jax.lax.axis_size(AXIS)
     return eqx.tree_at(
         lambda p: (p.weights, p.loss, p.direction_state),
         point,
-        (sphere.normalise(weights, radii), loss / devices, state),
+        (sphere.normalise(weights, radii), loss / jax.lax.axis_size(AXIS), state),
     )
 
 

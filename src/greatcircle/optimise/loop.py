@@ -28,7 +28,7 @@ from greatcircle.optimise.outcome import Ending, Outcome, Status
 from greatcircle.optimise.random_batches import SmallBatches, loss_of_all
 from greatcircle.optimise.record import Evaluations, Record, total_evaluations
 from greatcircle.optimise.schedules import RowSchedule
-from greatcircle.optimise.steps import LinearDecay, Step
+from greatcircle.optimise.steps import Step
 from greatcircle.optimise.stopping import Rule
 
 __all__ = ["State", "Update", "initial_state", "iterate"]
@@ -131,11 +131,9 @@ class _Method:
     step: Step
     stop: Rule
 
-    def steps_left(self, done: int) -> float:
+    def steps_left(self, done: int) -> int:
         """Return the number of steps on small batches until the angle is zero."""
-        if not isinstance(self.step, LinearDecay):
-            return np.inf
-        return max(int(self.step.total) - done, 0)
+        return max(int(getattr(self.step, "total", 2**31 - 1)) - done, 0)
 
     def evaluate(self, schedule: RowSchedule, state: State, when: str = "at the start") -> Update:
         """Evaluate the point of a state on the next rows."""
@@ -254,12 +252,13 @@ def _iterate_on_small_batches(
     loss, earlier = float(state.point.loss) * unit, state
     while ending is None:
         started, done = time.perf_counter(), int(state.point.iteration)
-        count = int(min(steps, method.steps_left(done)))
+        # Each device takes its own steps, and all of them count.
+        count = min(steps, -(-method.steps_left(done) // schedule.devices))
         if count == 0:
             ending = Ending(Outcome.CONVERGED, "finished: step schedule completed")
             yield Update(state, (), (), Evaluations(), ending)
             return
-        block = schedule.block(done, count)
+        block = schedule.block(done // schedule.devices, count)
         if block is None:
             yield Update(state, (), (), Evaluations(), _no_more_rows())
             return

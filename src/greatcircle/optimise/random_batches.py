@@ -50,6 +50,9 @@ MOST_BATCHES_OF_FEW_ROWS = 16
 
 SMALLEST = 32
 
+STEPS_APART = 16
+"""Steps of each device before weights are averaged: a message takes about as long as two steps."""
+
 STEPS_WITHOUT_ROWS = 10
 """Steps of an iteration of a loss that has no rows."""
 
@@ -64,6 +67,11 @@ class Block(eqx.Module):
     """Factor of the sample weights."""
     mesh: Mesh | None = eqx.field(static=True, default=None)
     """The devices of which each has a block of its own, one after the other; None for one."""
+
+    @property
+    def devices(self) -> int:
+        """Number of devices that each take the steps of a block."""
+        return 1 if self.mesh is None else self.mesh.size
 
     def at(self, number: Int[Array, ""]) -> Objective:
         """Return the objective of a batch."""
@@ -136,16 +144,23 @@ class RandomBatches:
         self._orders: dict[tuple[int, int], np.ndarray] = {}
 
     def steps(self, weights: Packed) -> int:
-        """Return the number of steps in an iteration."""
+        """Return the number of steps of each device in an iteration."""
         if self._given_steps is not None:
             return self._given_steps
         if self.size is None:
             return STEPS_WITHOUT_ROWS
-        programs = -(-self._steps_of_pass // block_length(self.size, weights))
+        longest = block_length(self.size, weights)
+        longest = longest if self._mesh is None else min(longest, STEPS_APART)
+        programs = -(-self._steps_of_pass // longest)
         return -(-self._steps_of_pass // programs)
 
+    @property
+    def devices(self) -> int:
+        """Number of devices, each of which takes steps on rows of its own."""
+        return 1 if self._mesh is None else self._mesh.size
+
     def block(self, first: int, steps: int) -> Block:
-        """Return the batches of `steps` steps, of which the first has this number."""
+        """Return the batches of `steps` steps of each device; the first has this number."""
         if self.size is None:
             return Block(self.objective)
         length = _padded_steps(steps) * self.size
@@ -156,10 +171,10 @@ class RandomBatches:
         return _block(self.objective, parts, self.size, self.count / self.size, self._mesh)
 
     def passes(self, steps: int) -> float:
-        """Return the passes over the data in this many steps."""
+        """Return the passes over the data in this many steps of each device."""
         if self.size is None:
             return float(steps)
-        return steps * self.size * (1 if self._mesh is None else self._mesh.size) / self.count
+        return steps * self.size * self.devices / self.count
 
     def seek(self, position: Any) -> None:
         """Do nothing: there is only one position."""
@@ -219,6 +234,7 @@ class StreamBatches:
     """
 
     can_converge = False
+    devices = 1
 
     def __init__(
         self,

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from greatcircle.figures.candidates import CandidateErrors, gain_text, held_out_error, layers_text
-from greatcircle.model import Model, SelectionTable
+from greatcircle.model import Model, SelectionRow, SelectionTable
+from greatcircle.model.selection import batches_text
 from greatcircle.report.charts import selection as charts
 from greatcircle.report.page import Chart, Section, TableBlock
 
@@ -18,8 +19,8 @@ __all__ = [
 ]
 
 HEADINGS = (
-    *("hidden layers", "target gain", "iterations", "held-out error", "passes", "bound"),
-    "note",
+    *("hidden layers", "target gain", "small batches", "iterations", "held-out error"),
+    *("passes", "bound", "note"),
 )
 
 
@@ -145,13 +146,13 @@ def _text(table: SelectionTable, loss: str, results: Mapping[str, Any]) -> str:
     if not np.isnan(row.target_gain):
         what += f" with target gain {gain_text(row.target_gain)}"
     error = _plus_minus(errors[index], standard_errors[index])
-    measured = f"{quantity} {error} ({unit}) after {row.iterations} iterations"
+    measured = f"{quantity} {error} ({unit}) after {_length_text(row)}"
     if count == 1:
-        text = f"Held-out error ({words}) chose only the number of iterations, for {what}: "
+        text = f"Held-out error ({words}) chose only the length of training, for {what}: "
     else:
         text = f"Of {count} candidates, held-out error ({words}) chose {what}: "
     text += f"{measured}."
-    if len({each.hidden_layer_sizes for each in table.rows()}) > 1:
+    if len({each.hidden_layer_sizes for each in table.rows()}) > 1 and not row.steps:
         text += (
             " Wider networks and other depths are chosen only if they lower the error by more than "
             "the standard error of the difference."
@@ -172,6 +173,7 @@ def _rows(table: SelectionTable, loss: str) -> list[tuple[str, ...]]:
         (
             layers_text(row.hidden_layer_sizes),
             gain_text(row.target_gain),
+            batches_text(row),
             str(row.iterations),
             _plus_minus(error, standard_error),
             f"{row.evaluations:.0f}",
@@ -180,6 +182,15 @@ def _rows(table: SelectionTable, loss: str) -> list[tuple[str, ...]]:
         )
         for row, error, standard_error in zip(table.rows(), errors, standard_errors, strict=True)
     ]
+
+
+def _length_text(row: SelectionRow) -> str:
+    """Return how long the chosen candidate was trained, in words."""
+    iterations = f"{row.iterations} iterations"
+    if not row.steps:
+        return iterations
+    steps = f"{row.steps} steps on small batches"
+    return f"{steps} and {iterations} on all rows" if row.iterations else steps
 
 
 def _plus_minus(error: float, standard_error: float) -> str:
