@@ -12,7 +12,8 @@ wide_rows.jsonl: CPU and wall seconds, and the test error after each part. Adam 
 with the lowest test error, AdamW the same ones, and ours what held-out error chose. A competitor
 ends once it has used five times the seconds of Adam. Rows that are there are not
 measured again, so all can be interrupted and rerun. `wide_page.py` makes the page and the figure.
-See `wide_cases.py` for the cases and `wide_peers.py` for the competitors.
+See `wide_cases.py` for the cases and `wide_peers.py` for the competitors, which need the extra
+`[wide]` and torch==2.13.0.
 """
 
 import argparse
@@ -161,8 +162,7 @@ def race(name: str, case: Case, competitors: list[str], seed: int) -> None:
     """Train all competitors in turn, whichever is behind first, and append their rows."""
     settings: dict[str, Row] = {c: best_settings(name) for c in competitors if c in TUNED}
     settings = {c: {} for c in competitors} | settings
-    if OURS in competitors:
-        settings[OURS] = chosen_settings(name)
+    settings |= {c: chosen_settings(name) for c in competitors if c in OURS}
 
     def training(competitor: str) -> Training:
         return COMPETITORS[competitor](case, settings[competitor], seed, case.passes)

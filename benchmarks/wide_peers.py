@@ -89,6 +89,14 @@ def ours(case: Case, settings: dict[str, Any], seed: int, passes: float) -> Trai
             yield done / total, lambda w=last: unscaled(w, scaling)
 
 
+def shorter(
+    divisor: int, case: Case, settings: dict[str, Any], seed: int, passes: float
+) -> Training:
+    """Train for a part of the steps and of the iterations."""
+    part = {name: -(-settings[name] // divisor) for name in ("steps", "iterations")}
+    return ours(case, settings | part, seed, passes)
+
+
 def _updates(rows: Any, weights: Any, direction: Any, step: Any, stop: Any) -> Iterator[Any]:
     """Yield the updates of a run that have records."""
     radii = np.asarray(sphere.norm(sphere.pack(weights)))
@@ -302,13 +310,15 @@ def kfac(case: Case, _: dict[str, Any], seed: int, passes: float) -> Training:
         yield (part + 1) / parts, partial(host, jax.tree.map(np.asarray, layers))
 
 
-OURS = "greatcircle"
+OURS = {"greatcircle": 1, "greatcircle, 1/4": 4, "greatcircle, 1/16": 16}
+"""With the length of training that held-out error chose, and with a part of it."""
+
 TUNED = ("Adam", "AdamW")
 """Those that get the rate and batch that are best for Adam."""
 
 COMPETITORS: dict[str, Competitor] = {
     "Adam": partial(on_torch, adam),
-    OURS: ours,
+    **{name: partial(shorter, divisor) for name, divisor in OURS.items()},
     "Adam in JAX": partial(on_optax, optax.adam, math.nan),
     "AdamW": partial(on_torch, adamw),
     "Muon": partial(on_optax, muon, 0.02),

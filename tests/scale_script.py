@@ -25,6 +25,8 @@ def main() -> None:
         jax.distributed.initialize(address, count, process, shutdown_timeout_seconds=wait)
     from greatcircle import Checkpoint, Network, Problem, descend, directions, shard, stopping
     from greatcircle.optimise import iterations
+    from greatcircle.optimise.random_batches import RandomBatches
+    from greatcircle.optimise.steps import LinearDecay
 
     iterations.MAX_LENGTH = 1  # so that process 1 can die between two iterations
 
@@ -49,9 +51,18 @@ def main() -> None:
         stop=stopping.MaxIter(12),
         callback=callback,
     )
-    np.savez(
-        f"{folder}/{process}.npz", *result.weights, loss=result.loss, devices=jax.device_count()
-    )
+    found = {"loss": result.loss, "devices": jax.device_count()}
+    if not dies:
+        batches = descend(
+            problem,
+            network.initial_weights(0),
+            direction=directions.Soap(),
+            step=LinearDecay(128),
+            rows=RandomBatches(problem, 32),
+        )
+        found |= {f"batches_{i}": w for i, w in enumerate(batches.weights)}
+        found |= {"batches_loss": batches.loss, "batches_initial_loss": batches.initial_loss}
+    np.savez(f"{folder}/{process}.npz", *result.weights, **found)
 
 
 if __name__ == "__main__":

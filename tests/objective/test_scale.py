@@ -310,10 +310,59 @@ assert shard(problem).inputs.addressable_shards[0].data.shape == (251, 4)
 """
 
 
-def test_two_devices_agree_with_one():
+def run_on_two_devices(script):
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     environment = {**os.environ, "XLA_FLAGS": flags}
-    subprocess.run([sys.executable, "-c", ON_TWO_DEVICES], check=True, env=environment, timeout=240)
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment, timeout=240)
+
+
+def test_two_devices_agree_with_one():
+    run_on_two_devices(ON_TWO_DEVICES)
+
+
+BATCHES_ON_TWO_DEVICES = """
+import jax, numpy as np
+from greatcircle import Network, Problem, descend, directions, shard
+from greatcircle.optimise.random_batches import RandomBatches
+from greatcircle.optimise.steps import LinearDecay
+assert jax.device_count() == 2
+rng = np.random.default_rng(0)
+X = rng.standard_normal((500, 4))
+Y = np.abs(X[:, :2])
+network = Network((4, 8, 2))
+weights = network.initial_weights(0, dtype=np.float64)
+whole = Problem(network, X, Y, dtype=np.float64)
+def run(problem, steps, distance):
+    # Not SOAP, whose first basis depends on rounding.
+    direction, batches = directions.KroneckerMomentum(), RandomBatches(problem, 250, 3)
+    step = LinearDecay(steps, distance)
+    return descend(problem, weights, direction=direction, step=step, rows=batches)
+two = run(shard(whole), 6, 0.3)
+assert two.reason == "finished: step schedule completed"
+assert [r.forward for r in two.records] == [3.0]
+# Each device took three of the six steps on its own rows, twice as long.
+ends = [
+    run(
+        Problem(network, X[half], Y[half], dtype=np.float64).with_unit(whole.unit),
+        3,
+        2 * 0.3 / np.sqrt(2),
+    ).weights
+    for half in (slice(0, 250), slice(250, 500))
+]
+for start, a, b, found in zip(weights, *ends, two.weights, strict=True):
+    expected = (a + b) * (np.linalg.norm(start) / np.linalg.norm(a + b))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+# Padding does not count, and a long run on few rows of each device lowers the loss.
+odd = shard(Problem(network, X[:101], Y[:101]))
+result = descend(
+    odd, weights, direction=directions.Soap(), step=LinearDecay(400), rows=RandomBatches(odd)
+)
+assert result.loss < 0.7 * result.initial_loss, (result.loss, result.initial_loss)
+"""
+
+
+def test_on_small_batches_two_devices_average_the_ends_of_their_own_steps():
+    run_on_two_devices(BATCHES_ON_TWO_DEVICES)
 
 
 def started(folder, count, *more):
@@ -353,6 +402,12 @@ def test_two_processes_agree_with_one_and_survive_the_loss_of_the_other(tmp_path
         assert float(found["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-5)
         for name in ("arr_0", "arr_1"):
             np.testing.assert_allclose(found[name], expected[name], atol=1e-5)
+    # On small batches processes take steps of their own, and then agree to the last bit.
+    ends = [np.load(two / f"{process}.npz") for process in (0, 1)]
+    for name in ("batches_0", "batches_1"):
+        np.testing.assert_array_equal(ends[0][name], ends[1][name])
+    assert ends[0]["batches_loss"] < 0.8 * ends[0]["batches_initial_loss"]
+    assert float(ends[0]["batches_loss"]) == pytest.approx(float(expected["batches_loss"]), rel=0.3)
 
     # Process 1 died after iteration 5: process 0 reports it, and leaves a checkpoint.
     assert runs[2][1].returncode < 0

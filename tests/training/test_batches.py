@@ -213,7 +213,6 @@ def test_max_iter_bounds_the_passes_of_each_phase(max_iter, candidates):
     assert np.sum(~batch_records) <= max_iter
 
 
-@pytest.mark.xfail(strict=True, reason="the first number of steps is rounded up, then refused")
 @pytest.mark.parametrize("rows", [130, 158])
 def test_max_iter_bounds_the_passes_of_any_number_of_rows(rows, candidates):
     model(max_iter=3).fit(X[:rows], Y[:rows])
@@ -222,7 +221,6 @@ def test_max_iter_bounds_the_passes_of_any_number_of_rows(rows, candidates):
     assert len({candidate.target_gain for candidate in candidates}) > 1
 
 
-@pytest.mark.xfail(strict=True, raises=ValueError, reason="LinearDecay(0)")
 def test_no_iterations_leave_the_initial_weights():
     fitted = fit(**QUICK, max_iter=0)
     assert fitted.n_iter_ == 0
@@ -327,8 +325,14 @@ def test_a_search_resumes_with_the_same_bits(tmp_path, monkeypatch, candidates, 
         with pytest.raises(Stop):
             fit(checkpoint=tmp_path / "cut")
     candidates.clear()
+    runs = []
+    original = trials.descend_on_batches
+    monkeypatch.setattr(
+        trials, "descend_on_batches", lambda *a, **k: runs.append(a) or original(*a, **k)
+    )
     again = fit(checkpoint=tmp_path / "cut", resume=True, random_state=5)
-    assert len(candidates) == (total - finished if method == "start" else 0)
+    # Iterations on all rows continue from the weights in the file.
+    assert len(candidates) == len(runs) == (total - finished if method == "start" else 0)
     assert_same(again, whole)
 
 
@@ -375,6 +379,20 @@ def test_a_final_fit_resumes_with_the_same_bits(tmp_path, monkeypatch, few_steps
     assert_same(again, whole)
 
 
+def test_a_fit_resumed_with_another_limit_is_that_of_the_new_limit(tmp_path, monkeypatch):
+    """The files of both choices are apart: another number of steps comes before."""
+    monkeypatch.setattr(ladder, "STEPS", 10_000)
+    fits = {}
+    for folder, limits in {"both": (10, 16), "fresh": (16,)}.items():
+        for max_iter in limits:
+            settings = {**QUICK, "max_iter": max_iter, "checkpoint": tmp_path / folder}
+            fits[folder, max_iter] = model(**settings, resume=True).fit(X, CURVE)
+    assert {*fits["both", 10].selection_["steps"]} == {40}
+    assert {*fits["both", 16].selection_["steps"]} == {64}
+    assert all(chosen(fitted).iterations > 0 for fitted in fits.values())
+    assert_same(fits["both", 16], fits["fresh", 16])
+
+
 def test_a_finished_fit_resumes_without_training(tmp_path, candidates):
     seen = []
     options = {**QUICK, "checkpoint": tmp_path, "callbacks": [seen.append], "ensemble": 2}
@@ -410,7 +428,6 @@ def test_ctrl_c_while_candidates_are_compared_keeps_the_best_one(kind, y, monkey
     assert np.isfinite(fitted.loss_)
 
 
-@pytest.mark.xfail(strict=True, reason="iterations on all rows are numbered from one again")
 def test_records_of_a_candidate_that_was_interrupted_are_numbered_in_order(monkeypatch, few_steps):
     monkeypatch.setattr(Trials, "extend", after(1, KeyboardInterrupt, Trials.extend))
     with pytest.warns(ConvergenceWarning, match="while candidates were compared"):
@@ -507,7 +524,6 @@ def test_a_budget_is_kept(early_stopping):
     assert np.all(np.isfinite(fitted.history_["validation_loss"])) == early_stopping
 
 
-@pytest.mark.xfail(strict=True, reason="after small batches only, the monitor has no EarlyStopping")
 def test_early_stopping_ends_iterations_within_a_budget(monkeypatch, few_steps):
     monkeypatch.setattr(selection, "MOST_OPERATIONS", 0.0)  # no iterations on all rows
     options = {"early_stopping": True, "n_iter_no_change": 1, "lipschitz": 0.8, "max_iter": 40}
@@ -516,7 +532,6 @@ def test_early_stopping_ends_iterations_within_a_budget(monkeypatch, few_steps):
     assert fitted.n_iter_ < records_of(chosen(fitted).steps) + 40
 
 
-@pytest.mark.xfail(strict=True, reason="said to be the choice of the held-out loss")
 def test_iterations_within_a_budget_that_reach_their_limit_are_named_as_the_reason():
     fitted = fit(lipschitz=0.8)
     assert (fitted.outcome_, fitted.reason_) == ("max_iter", "reached the limit of 16 iterations")
@@ -571,6 +586,38 @@ def test_steps_are_doubled_while_that_lowers_the_held_out_loss(y, grows, held_ou
     assert problem.count == 16
 
 
+class Held:
+    """A problem of rows held out, with given losses."""
+
+    def __init__(self, values):
+        self.values = iter(values)
+
+    def loss(self, weights):
+        return next(self.values)
+
+
+@pytest.mark.parametrize(
+    ("values", "runs", "kept"),
+    [
+        ([1.0, 1.1], 2, 0),
+        ([1.0, 0.99], 2, 1),
+        ([1.0, 0.9, 0.95], 3, 1),
+        ([1.0, np.nan], 2, 0),
+        ([1.0, 0.9, 0.8, 0.7], 3, 2),  # more steps cost too much
+    ],
+    ids=str,
+)
+def test_the_run_with_the_lowest_held_out_loss_is_kept(
+    values, runs, kept, grows, monkeypatch, final_runs
+):
+    original = batches._growing
+    monkeypatch.setattr(batches, "_growing", lambda *args: (original(*args)[0], Held(values)))
+    fitted = fit(**QUICK)
+    assert [phase.steps for phase, _ in final_runs] == [16 * 2**i for i in range(runs)]
+    assert len(fitted.history_["loss"]) == len(final_runs[kept][1].records)
+    np.testing.assert_array_equal(fitted.weights_[0], final_runs[kept][1].weights[0])
+
+
 def test_a_fit_that_grows_has_one_network_and_no_iterations_on_all_rows(grows):
     fitted = model(**QUICK, **{"ensemble": "auto"}).fit(X, CURVE)
     assert fitted.model_.networks == 1
@@ -593,7 +640,6 @@ def test_a_fit_that_grows_resumes_with_the_same_bits(tmp_path, grows, final_runs
     assert_same(again, whole)
 
 
-@pytest.mark.xfail(strict=True, reason="the result of the run before is returned as it ended")
 def test_ctrl_c_in_a_longer_run_ends_the_fit(grows):
     whole = fit(**QUICK)
     number = records_of(16) + 2
@@ -701,7 +747,6 @@ def test_a_generator_may_end_while_small_batches_are_drawn(rows, stream, final_r
     assert np.isfinite(fitted.loss_)
 
 
-@pytest.mark.xfail(strict=True, reason="said to be the choice of the held-out loss")
 def test_a_generator_that_ends_is_named_as_the_reason(stream):
     fitted = model(**QUICK).fit(iter(parts(200)))
     assert (fitted.outcome_, fitted.reason_) == ("max_iter", "there are no more rows")

@@ -5,6 +5,7 @@ is only the first. It is doubled, each time from the same initial weights, as lo
 the loss of rows that are held out.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,6 @@ def train_on_batches(
 ) -> Result:
     """Train on small batches, for as many steps as given, or as held-out rows ask for."""
     problems, weights = start
-    costs = Costs(len(data.rows), data.rows, np.inf)
 
     def trained(phase: BatchPhase, rows: SmallBatches) -> Result:
         if monitor.bar is not None:
@@ -81,15 +81,18 @@ def train_on_batches(
             checkpoint=checkpoint and checkpoint.within(f"batches-{phase.steps}"),
         )
 
-    if not settings.grows:
+    if settings.most_passes is None:
         return trained(phase, RandomBatches(problems.of(data.rows), seed=seed))
     rows, held_out = _growing(problems, data, seed)
+    costs = Costs(len(data.rows), data.rows, settings.most_passes)
     best, lowest = trained(phase, rows), np.inf
     result = best
     while True:
         loss = float(held_out.loss(result.weights))
         if loss < lowest:
             best = result
+        if result.outcome in (Outcome.INTERRUPTED, Outcome.STOPPED):
+            return replace(best, outcome=result.outcome, reason=result.reason)
         longer = phase._replace(steps=2 * phase.steps)
         enough = not loss < (1 - GAIN_OF_DOUBLING) * lowest
         affordable = costs.affords(Candidate(settings.hidden_layer_sizes, None, longer))

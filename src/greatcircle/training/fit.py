@@ -249,7 +249,7 @@ def _within_budget(
     constant = budget.certified_bound(network, free.weights, scale) == 0
     if failed or constant or settings.budget_iterations == 0:
         return shrunk(free)
-    early = None if monitor.early is None else EarlyStopping(settings.patience)
+    early = None if monitor.validation is None else EarlyStopping(settings.patience)
     second = monitor.before_next_run(free.records, early)
     try:
         result = budget.fit_within(

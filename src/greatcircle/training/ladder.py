@@ -91,7 +91,7 @@ class Costs:
     def first_steps(self) -> int:
         """Number of steps of the first candidates."""
         most = self.most_passes * self.training_rows / batch_size(self.training_rows)
-        return int(min(STEPS, np.ceil(most)))
+        return int(max(min(STEPS, most), 1))
 
     def on_all_rows(self, candidate: Candidate, iterations: int) -> float:
         """Return the operations of iterations on all rows."""

@@ -120,7 +120,8 @@ def select(
     try:
         if trials.on_batches:
             best = search_on_batches(ladder(settings, costs.first_steps, affords), evaluate)
-            best = _continued_on_all_rows(saved, best, costs, settings.max_iter, tried)
+            if not trials.sampled:
+                best = _continued_on_all_rows(saved, best, costs, settings.max_iter, tried)
         else:
             best = search(ladder(settings), evaluate)
         best = _extended(saved, best, settings.max_iter, tried)
@@ -170,7 +171,7 @@ def _learns_on_batches(settings: FitSettings, rows: Rows) -> bool:
 
     The paper's methods and a given batch size or direction exclude it.
     """
-    automatic = settings.starts_with_chunk and settings.direction is None
+    automatic = settings.starts_with_chunk and settings.direction is None and settings.max_iter > 0
     return automatic and _count(rows) > MANY_ROWS
 
 

@@ -99,8 +99,11 @@ class FitSettings:
     """What is clipped, or "auto" with method="auto"."""
     batches: BatchPhase | None = None
     """Training on small batches, before iterations on all rows; None without a selection."""
-    grows: bool = False
-    """Whether more steps on small batches are tried: there are more rows than candidates saw."""
+    most_passes: int | None = None
+    """Largest number of passes if more and more steps on small batches are tried; otherwise None.
+
+    They are if there are more rows than the candidates saw.
+    """
     low_loss: Rule | None = None
     """Ends training at a very low loss; None for a loss that has a minimum."""
 

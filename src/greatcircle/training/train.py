@@ -156,7 +156,7 @@ def _on_batches_as_chosen(settings: FitSettings, chosen: Chosen) -> FitSettings:
         stop=settings.stop_after(iterations),
         max_iter=iterations,
         starts_with_chunk=False,
-        grows=chosen.sampled,
+        most_passes=settings.max_iter if chosen.sampled else None,
     )
 
 
@@ -222,7 +222,8 @@ def _with_selection(model: Model, chosen: Chosen, settings: FitSettings) -> Mode
     trained = replace(trained, selection=chosen.table)
     batches, iterations = chosen.candidate.batches, chosen.iterations
     limited = len(trained.history["loss"]) == iterations < settings.max_iter
-    if trained.outcome == Outcome.MAX_ITER and (limited or batches is not None):
+    after_batches = batches is not None and iterations > 0 and settings.budget is None
+    if trained.outcome == Outcome.MAX_ITER and (limited or after_batches):
         reason = f"the held-out loss is lowest after {iterations} iterations"
         if batches is not None:
             reason += f" on all rows that follow {batches.steps} steps on small batches"

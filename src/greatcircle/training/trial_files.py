@@ -93,9 +93,10 @@ class SavedTrials:
             records = tuple(Record(*values) for values in tensors[f"{name}records"].tolist())
             records = tuple(r._replace(iteration=int(r.iteration)) for r in records)
             losses = tensors[f"{name}losses"]
-            of_batches = entry["batch_records"][j]
+            of_batches = entry.get("batch_records", [0] * len(entry["ended"]))[j]
             runs.append(Run(losses, ended, evaluations, bound, weights, records, of_batches))
-        batches = entry["batches"] and BatchPhase(*entry["batches"])
+        # Files written before there were small batches have no such entries.
+        batches = entry.get("batches") and BatchPhase(*entry["batches"])
         candidate = Candidate(tuple(entry["hidden_layer_sizes"]), entry["target_gain"], batches)
         trial = self._trials.trial(candidate, entry["length"], runs)
         return replace(trial, hopeless=entry["hopeless"])

@@ -238,6 +238,7 @@ class _HeldOut:
             self.range = seen.min(axis=0), seen.max(axis=0)
         self.weight = trials.weight[part.held_out]
         self.before = 0 if run is None else run.iterations
+        self.batch_records = 0 if run is None else run.batch_records
         self.losses: list[np.ndarray] = [] if run is None else list(run.losses)
         self.sums = [float(row_losses @ self.weight) for row_losses in self.losses]
 
@@ -247,7 +248,7 @@ class _HeldOut:
         if iteration % EVERY == 0:
             self.losses.append(self.of(weights))
             self.sums.append(float(self.losses[-1] @ self.weight))
-        return record._replace(iteration=iteration)
+        return record._replace(iteration=self.batch_records + iteration)
 
     @property
     def rises(self) -> bool:
