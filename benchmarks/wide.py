@@ -13,7 +13,7 @@ with the lowest test error, AdamW the same ones, and ours what held-out error ch
 ends once it has used five times the seconds of Adam. Rows that are there are not
 measured again, so all can be interrupted and rerun. `wide_page.py` makes the page and the figure.
 See `wide_cases.py` for the cases and `wide_peers.py` for the competitors, which need the extra
-`[wide]` and torch==2.13.0.
+`[peers]` and torch==2.13.0.
 """
 
 import argparse

@@ -26,7 +26,7 @@ SCALE = Path(__file__).with_name("wide_scale.json")
 PAGE = ROOT / "docs" / "wide.md"
 FIGURE = ROOT / "docs" / "images" / "wide.png"
 OURS = ("greatcircle", "greatcircle, 1/4", "greatcircle, 1/16")
-RATE_FREE = ("Schedule-Free", "Prodigy", "DoG", "kfac-jax")
+RATE_FREE = ("Schedule-Free", "Prodigy", "DoG")
 COLOURS = {
     "greatcircle": "#0B3C5D",
     "greatcircle, 1/4": "#3C8DBC",
@@ -38,7 +38,6 @@ COLOURS = {
     "Schedule-Free": "#6B8E23",
     "Prodigy": "#E08E0B",
     "DoG": "#7A7A7A",
-    "kfac-jax": "#5B4B8A",
 }
 
 Curve = Sequence[Sequence[float]]
@@ -274,8 +273,9 @@ deviations of the targets; for digits and 60,000 × 784, which have ten classes,
 
 - *Adam* has the best of twelve rates and three batch sizes for each case, chosen by the *test*
   rows, with cosine decay; that takes {tuned:,} runs, which are not counted. AdamW has the same rate
-  and batch size. Muon and SOAP have their default rates, with cosine decay; Schedule-Free, Prodigy,
-  DoG and kfac-jax need none. All but Adam and AdamW have batches of 256.
+  and batch size. Muon and SOAP have their default rates, with cosine decay; Schedule-Free, Prodigy
+  and DoG need none. kfac-jax 0.0.8 does not run with JAX 0.10. All but Adam and AdamW have batches
+  of 256.
 - *Ours* has the target gain, the direction, the number of steps and of iterations on all rows that
   held-out error chose ([below](#what-held-out-error-chose)), never the test rows. *1/4* and *1/16*
   are runs of that part of the length: a shorter run reaches a given error earlier.
@@ -297,7 +297,7 @@ Adam's lowest in {lower} of {cases} cases.
 
 For each: its lowest error over Adam's, and the smallest of our times to that error over its own
 time. The median of the time ratios to those that need no learning rate (Schedule-Free, Prodigy,
-DoG, kfac-jax) is {free}, the largest {free_largest}.
+DoG) is {free}, the largest {free_largest}.
 
 {peers_table}
 

@@ -194,7 +194,7 @@ def of_package(name: str, **options: Any) -> Callable[..., torch.optim.Optimizer
 
 def outputs_of(layers: Any, h: jax.Array) -> jax.Array:
     for w, b in layers[:-1]:
-        h = jax.nn.relu(h @ w + b)
+        h = jnp.maximum(h @ w + b, 0)
     return h @ layers[-1][0] + layers[-1][1]
 
 
@@ -272,44 +272,6 @@ def dog(_: Any) -> optax.GradientTransformation:
     return optax.contrib.dog()
 
 
-def kfac(case: Case, _: dict[str, Any], seed: int, passes: float) -> Training:
-    """Train with kfac-jax, with adaptive learning rate, momentum and damping as in its README."""
-    import kfac_jax
-
-    def registered(layers: Any, batch: tuple[jax.Array, jax.Array]) -> jax.Array:
-        found, targets = outputs_of(layers, batch[0]), batch[1]
-        if targets.ndim == 1:
-            kfac_jax.register_softmax_cross_entropy_loss(found, targets)
-        else:
-            kfac_jax.register_squared_error_loss(found, targets)
-        return loss_of(layers, batch)
-
-    optimiser = kfac_jax.Optimizer(
-        value_and_grad_func=jax.value_and_grad(registered),
-        l2_reg=0.0,
-        use_adaptive_learning_rate=True,
-        use_adaptive_momentum=True,
-        use_adaptive_damping=True,
-        initial_damping=1.0,
-        multi_device=False,
-    )
-    size = min(BATCH, len(case.X))
-    parts, steps = parts_of(len(case.X), size, passes)
-    layers, key = glorot(case, seed), jax.random.key(seed)
-    drawn = blocks(case, size, steps, seed)
-    batches = (tuple(a[i] for a in block) for block in drawn for i in range(steps))
-    yield 0.0, partial(host, jax.tree.map(jnp.copy, layers))
-    state = optimiser.init(layers, key, next(batches))
-    for part in range(parts):
-        for number in range(part * steps, (part + 1) * steps):
-            key, one = jax.random.split(key)
-            layers, state, _ = optimiser.step(
-                layers, state, one, data_iterator=batches, global_step_int=number
-            )
-        jax.block_until_ready(layers)
-        yield (part + 1) / parts, partial(host, jax.tree.map(np.asarray, layers))
-
-
 OURS = {"greatcircle": 1, "greatcircle, 1/4": 4, "greatcircle, 1/16": 16}
 """With the length of training that held-out error chose, and with a part of it."""
 
@@ -319,12 +281,11 @@ TUNED = ("Adam", "AdamW")
 COMPETITORS: dict[str, Competitor] = {
     "Adam": partial(on_torch, adam),
     **{name: partial(shorter, divisor) for name, divisor in OURS.items()},
-    "Adam in JAX": partial(on_optax, optax.adam, math.nan),
+    "Adam in JAX": partial(on_optax, optax.adam, 3e-3),
     "AdamW": partial(on_torch, adamw),
     "Muon": partial(on_optax, muon, 0.02),
     "SOAP": partial(on_torch, of_package("SOAP")),
     "Schedule-Free": partial(on_torch, of_package("ScheduleFreeAdamW"), scheduled=False),
     "Prodigy": partial(on_torch, of_package("Prodigy")),
     "DoG": partial(on_optax, dog, 1.0, averaged=True),
-    "kfac-jax": kfac,
 }

@@ -29,13 +29,6 @@ def of_zero(case: Case) -> float:
 
 SETTINGS = {"gain": 1.0, "direction": "soap", "steps": 300, "iterations": 3}
 SETTINGS |= {"rate": 0.01, "batch": 32}
-    "gain": 1.0,
-    "direction": "soap",
-    "steps": 300,
-    "iterations": 3,
-    "rate": 0.01,
-    "batch": 32,
-}
 
 
 @pytest.mark.parametrize("name", ["greatcircle", "greatcircle, 1/4", "Adam", "AdamW", "Muon"])

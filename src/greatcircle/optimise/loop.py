@@ -258,7 +258,7 @@ def _iterate_on_small_batches(
             ending = Ending(Outcome.CONVERGED, "finished: step schedule completed")
             yield Update(state, (), (), Evaluations(), ending)
             return
-        block = schedule.block(done // schedule.devices, count)
+        block = schedule.block(done // schedule.devices, count, steps)
         if block is None:
             yield Update(state, (), (), Evaluations(), _no_more_rows())
             return

@@ -159,11 +159,14 @@ class RandomBatches:
         """Number of devices, each of which takes steps on rows of its own."""
         return 1 if self._mesh is None else self._mesh.size
 
-    def block(self, first: int, steps: int) -> Block:
-        """Return the batches of `steps` steps of each device; the first has this number."""
+    def block(self, first: int, steps: int, usual: int = 1) -> Block:
+        """Return the batches of `steps` steps of each device; the first has this number.
+
+        A block of fewer steps than usual is padded: it needs no program of its own.
+        """
         if self.size is None:
             return Block(self.objective)
-        length = _padded_steps(steps) * self.size
+        length = _padded_steps(max(steps, usual)) * self.size
         parts = []
         for device, rows in enumerate(self._on_host):
             which = self._shuffled(device, first * self.size, (first + steps) * self.size)
@@ -251,7 +254,7 @@ class StreamBatches:
         """Return the number of steps in an iteration, which is one program."""
         return block_length(self.size, weights)
 
-    def block(self, first: int, steps: int) -> Block | None:
+    def block(self, first: int, steps: int, usual: int = 1) -> Block | None:
         """Return the next batches; None if the source has fewer rows left."""
         count = steps * self.size
         drawn = self._drawn(count)
@@ -260,7 +263,8 @@ class StreamBatches:
         problem = self.problem_of(drawn)
         # Some sources sort the rows that they draw at once.
         which = np.random.default_rng((self._seed, first)).permutation(count)
-        rows = _HostRows.of(problem.rows).taken(which, _padded_steps(steps) * self.size)
+        length = _padded_steps(max(steps, usual)) * self.size
+        rows = _HostRows.of(problem.rows).taken(which, length)
         return _block(problem, [rows], self.size, float(steps))
 
     def _drawn(self, count: int) -> Rows | None:
