@@ -17,11 +17,14 @@ __all__ = ["LOOKED_AT", "PUBLISHED", "SETS", "UNTOUCHED", "DataSet", "load"]
 PUBLISHED = ("concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht")
 """Sets with published test errors of dropout networks that were tuned for each."""
 
-LOOKED_AT = ("concrete", "elevators", "kin40k", "pendulum", "stock", "wine", "yacht")
+LOOKED_AT = (
+    *("bike", "concrete", "elevators", "kin40k", "pendulum", "protein", "stock"),
+    *("wine", "yacht"),
+)
 """Of the fourteen public sets, those whose test errors were seen while the method was chosen."""
 
-UNTOUCHED = ("airfoil", "bike", "energy", "kin8nm", "naval", "power", "protein")
-"""The other seven, measured once, at the end."""
+UNTOUCHED = ("airfoil", "energy", "kin8nm", "naval", "power")
+"""The other five, measured at the end only."""
 
 FEW, MANY = 5, 3
 """Splits of a set; `MANY` where there are more than `LARGE` rows."""

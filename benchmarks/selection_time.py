@@ -1,12 +1,12 @@
 """Time of the default regressor relative to one fit of the network that it chooses.
 
-    python benchmarks/selection_time.py --data FOLDER
+    python benchmarks/selection_time.py --data FOLDER [--parts fresh folds "one part"]
 
 FOLDER is that of any_data.py. For each set: wall seconds of the default, of its second run in the
 process, which compiles nothing, and of the second run of one fit of a network of the chosen layers
 and target gain (`selection=False`, otherwise default: at most 200 iterations). Then wall seconds of
 a first run in a new process for 500 rows and for 50,000. benchmarks/selection_time.json has the
-results. Run it on an idle machine.
+results; parts that are not measured keep theirs. Run it on an idle machine.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from greatcircle import LipschitzRegressor
 RESULTS = Path(__file__).with_suffix(".json")
 FOLDED = ("yacht", "stock", "concrete", "wine", "airfoil")
 ONE_PART = ("power", "elevators", "surrogate")
+PARTS = ("fresh", "folds", "one part")
 FRESH = """
 import sys, time
 started = time.time()
@@ -84,11 +85,16 @@ def fresh(rows: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    folder = parser.parse_args().data
-    results: dict[str, Any] = {"fresh process": {n: fresh(n) for n in (500, 50_000)}}
-    print(results, flush=True)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    given = parser.parse_args()
+    results: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    if "fresh" in given.parts:
+        results["fresh process"] = {str(n): fresh(n) for n in (500, 50_000)}
+        print(results["fresh process"], flush=True)
     for kind, names in (("folds", FOLDED), ("one part", ONE_PART)):
-        found = results[kind] = {name: multiple(name, folder) for name in names}
+        if kind not in given.parts:
+            continue
+        found = results[kind] = {name: multiple(name, given.data) for name in names}
         ratios = [entry["ratio"] for entry in found.values()]
         results[f"{kind}: median and largest ratio"] = [float(np.median(ratios)), max(ratios)]
         print(json.dumps(found, indent=1), flush=True)
