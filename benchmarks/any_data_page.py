@@ -409,8 +409,8 @@ makes this page from its rows.
   chosen by the *test* rows. Above 5,000 rows on 5,000 of them, with the default on the same rows.
 
 The public sets {looked} were looked at while the method was chosen, and so were the two flights,
-Friedman's functions, step, sine and digits. Those marked \\* ({untouched}) were measured only at the
-end, once for each version of the method.
+Friedman's functions, step, sine and digits. Those marked \\* ({untouched}) were measured only at
+the end, once for each version of the method.
 
 ![Ratio of test errors for each set](images/any_data.png)
 

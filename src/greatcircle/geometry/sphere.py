@@ -44,6 +44,7 @@ __all__ = [
     "transport",
     "turn",
     "unpack",
+    "zeros_like",
 ]
 
 
@@ -88,6 +89,11 @@ def unpack(tree: Tree) -> Tree:
         for row, shape in zip(tree.rows, tree.shapes, strict=True)
     ]
     return jax.tree.unflatten(tree.structure, matrices)
+
+
+def zeros_like(points: Packed) -> Packed:
+    """Return zeros, a NumPy array: JAX would compile a program for it."""
+    return replace(points, rows=np.zeros(points.rows.shape, points.rows.dtype))
 
 
 def stacked(matrices: Sequence[Array | np.ndarray]) -> Float[Array, "matrices rows columns"]:

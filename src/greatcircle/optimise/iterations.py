@@ -188,18 +188,22 @@ def unevaluated(
     weights: Packed, direction: Direction, direction_state: Any = None, iteration: Any = 0
 ) -> Point:
     """Return a point whose loss is not known yet: a turn by zero leads to `weights`."""
-    nan = jnp.full((), jnp.nan, weights.rows.dtype)
+    # In NumPy, because every operation of JAX outside a program would be compiled.
+    zero: Any = np.zeros((), weights.rows.dtype)
+    nan: Any = np.full_like(zero, np.nan)
+    infinite: Any = np.full_like(zero, np.inf)
+    steps: Any = np.asarray(iteration, np.int32)
     return Point(
         weights=weights,
-        heading=sphere.scale(weights, 0.0),
+        heading=sphere.zeros_like(weights),
         direction_state=direction.init(weights) if direction_state is None else direction_state,
-        loss=jnp.full_like(nan, jnp.inf),
+        loss=infinite,
         slope=nan,
-        angle=jnp.zeros_like(nan),
+        angle=zero,
         curvature=nan,
         predicted=nan,
-        products=jnp.zeros_like(nan),
-        iteration=jnp.asarray(iteration, jnp.int32),
+        products=zero,
+        iteration=steps,
     )
 
 

@@ -262,8 +262,7 @@ def _iterate_on_small_batches(
         if block is None:
             yield Update(state, (), (), Evaluations(), _no_more_rows())
             return
-        weights = _conditioned(schedule.objective, state.point.weights)
-        radii = sphere.norm(weights)
+        weights, radii = _conditioned(schedule.objective, state)
         point, angle = iterations.sampled_iterations(
             block,
             np.asarray(count, np.int32),
@@ -300,10 +299,13 @@ def _iterate_on_small_batches(
         yield Update(state, (record,), (on_host,), cost, ending)
 
 
-def _conditioned(objective: Any, weights: Packed) -> Packed:
-    """Return an equivalent, well-conditioned point, if the objective can compute one."""
+def _conditioned(objective: Any, state: State) -> tuple[Packed, AnyArray]:
+    """Return an equivalent, well-conditioned point if the objective can compute one, and radii."""
     improve = getattr(objective, "conditioned", None)
-    return weights if improve is None else improve(weights)
+    if improve is None:
+        return state.point.weights, state.radii
+    weights = improve(state.point.weights)
+    return weights, sphere.norm(weights)
 
 
 def _no_more_rows() -> Ending:

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Int
 
@@ -13,7 +14,12 @@ from greatcircle.geometry import sphere
 from greatcircle.geometry.sphere import Packed
 from greatcircle.objective.objective import Objective, layered
 from greatcircle.optimise.directions.direction import Choice, Position, unit_speeds
-from greatcircle.optimise.directions.soap import Square, between, of_similar_size, refresh_interval
+from greatcircle.optimise.directions.soap import (
+    Square,
+    between,
+    of_similar_size,
+    refresh_interval,
+)
 
 __all__ = ["KroneckerMomentum"]
 
@@ -48,11 +54,12 @@ class KroneckerMomentum:
 
     def init(self, weights: Packed) -> _State:
         """Return a state without factors."""
+        xp: Any = np  # for JAX, each of these would be a program to compile
         dtype = weights.rows.dtype
         sides = [n for shape in weights.shapes for n in shape]
-        zeros = tuple(jnp.zeros((n, n), dtype) for n in sides)
-        eyes = tuple(jnp.eye(n, dtype=dtype) for n in sides)
-        return _State(zeros, eyes, sphere.scale(weights, 0.0), jnp.zeros((), jnp.int32))
+        zeros = tuple(xp.zeros((n, n), dtype) for n in sides)
+        eyes = tuple(xp.eye(n, dtype=dtype) for n in sides)
+        return _State(zeros, eyes, sphere.zeros_like(weights), xp.zeros((), xp.int32))
 
     def choose(self, position: Position, state: _State) -> Choice:
         """Return the heading, the same speed on every sphere."""

@@ -6,10 +6,11 @@ gradient is divided by its norm on each sphere, and every layer turns by the sam
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
@@ -68,10 +69,11 @@ class Soap:
 
     def init(self, weights: Packed) -> _State:
         """Return statistics of no gradients."""
-        dtype, zero = weights.rows.dtype, sphere.scale(weights, 0.0)
+        xp: Any = np  # for JAX, each of these would be a program to compile
+        dtype, zero = weights.rows.dtype, sphere.zeros_like(weights)
         sides = [n for shape in weights.shapes for n in shape]
-        empty = tuple(_Side(jnp.zeros((n, n), dtype), jnp.eye(n, dtype=dtype)) for n in sides)
-        return _State(empty, zero, zero, zero, jnp.zeros((), jnp.int32))
+        empty = tuple(_Side(xp.zeros((n, n), dtype), xp.eye(n, dtype=dtype)) for n in sides)
+        return _State(empty, zero, zero, zero, xp.zeros((), xp.int32))
 
     def choose(self, position: Position, state: _State) -> Choice:
         """Return the heading, the same speed on every sphere."""
