@@ -3,11 +3,11 @@
     python benchmarks/wide_constants.py --data FOLDER [--seeds N]
 
 Trains the networks of some cases of `wide_cases.py` with a fixed number of steps. Each constant is
-halved and doubled (of a decay, one minus it). Directions that the library does not have are defined
-here: Muon's orthogonalised mean, Adam's scaling without a basis, and SOAP in the eigenbasis of the
-Kronecker factors. `limited` also turns by no more than the paper's second-order angle of the batch,
-times a factor. Appends rows to wide_constants.jsonl; rows that are there are not measured again.
-wide_page.py draws them.
+halved and doubled (of a decay, one minus it). Muon is tried, too, and two directions that the
+library does not have are defined here: Adam's scaling without a basis, and SOAP in the eigenbasis
+of the Kronecker factors. `limited` also turns by no more than the paper's second-order angle of the
+batch, times a factor. Appends rows to wide_constants.jsonl; rows that are there are not measured
+again. wide_page.py draws them.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from greatcircle.geometry import sphere
 from greatcircle.objective.objective import layered
 from greatcircle.optimise import arc as arcs
 from greatcircle.optimise import random_batches
-from greatcircle.optimise.directions import Soap, kronecker_momentum, soap
+from greatcircle.optimise.directions import Muon, Soap, kronecker_momentum, soap
 from greatcircle.optimise.directions.direction import Choice, Position, unit_speeds
 from greatcircle.optimise.steps import Curvature, LinearDecay, Proposal, linear_decay
 from greatcircle.training import methods
@@ -74,36 +74,6 @@ OF_KFAC = [
     *decays("FACTOR_DECAY", kronecker_momentum, kronecker_momentum.FACTOR_DECAY),
     *values("DAMPING", kronecker_momentum, kronecker_momentum.DAMPING),
 ]
-
-
-@dataclass(frozen=True)
-class Muon:
-    """The mean gradient with all singular values nearly equal, by Newton-Schulz iterations."""
-
-    def check(self, objective: Any) -> None:
-        """Accept every objective."""
-
-    def init(self, weights: Any) -> Any:
-        return sphere.scale(weights, 0.0)
-
-    def choose(self, position: Position, state: Any) -> Choice:
-        weights = position.weights
-        mean = sphere.scale(sphere.project(weights, state, position.radii), 0.9)
-        mean = sphere.add(mean, sphere.normalise(position.gradient), 0.1)
-        matrices = [-orthogonalised(m) for m in jax.tree.leaves(sphere.unpack(mean))]
-        tree = sphere.pack(jax.tree.unflatten(weights.structure, matrices))
-        return Choice(unit_speeds(sphere.project(weights, tree, position.radii)), mean)
-
-
-def orthogonalised(matrix: jax.Array) -> jax.Array:
-    """Return five of Muon's quintic Newton-Schulz iterations."""
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.T if tall else matrix
-    x = x / (jnp.linalg.norm(x) + soap.TINY)
-    for _ in range(5):
-        square = x @ x.T
-        x = 3.4445 * x + (-4.775 * square + 2.0315 * square @ square) @ x
-    return x.T if tall else x
 
 
 @dataclass(frozen=True)

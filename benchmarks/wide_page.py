@@ -26,6 +26,9 @@ SCALE = Path(__file__).with_name("wide_scale.json")
 PAGE = ROOT / "docs" / "wide.md"
 FIGURE = ROOT / "docs" / "images" / "wide.png"
 OURS = ("greatcircle", "greatcircle, 1/4", "greatcircle, 1/16")
+SLACK = 1.005
+"""Errors of sets with much noise that differ by less than this factor are equal."""
+
 RATE_FREE = ("Schedule-Free", "Prodigy", "DoG")
 COLOURS = {
     "greatcircle": "#0B3C5D",
@@ -59,8 +62,10 @@ class Runs:
     def cases(self) -> list[str]:
         return [case for case in CASES if self.of(case, "Adam") and self.of(case, OURS[0])]
 
-    def ratios(self, case: str, ours: str, peer: str, *, compiled: bool = False) -> list[float]:
-        """Return our seconds to the peer's lowest error over the peer's, for each seed."""
+    def ratios(
+        self, case: str, ours: str, peer: str, *, compiled: bool = False, slack: float = 1.0
+    ) -> list[float]:
+        """Return our seconds to the peer's lowest error, times `slack`, over the peer's."""
         found = []
         for seed, row in self.of(case, peer).items():
             mine = self.of(case, ours).get(seed)
@@ -69,7 +74,8 @@ class Runs:
             best = min(row["curve"], key=lambda point: point[3])
             extra = mine["compile_cpu"] if compiled else 0.0
             peers = best[1] + (row["compile_cpu"] if compiled else 0.0)
-            found.append((time_to(mine["curve"], best[3]) + extra) / max(peers, 1e-9))
+            seconds = time_to(mine["curve"], slack * best[3]) + extra
+            found.append(seconds / max(peers, 1e-9))
         return found
 
 
@@ -107,6 +113,7 @@ def summary(runs: Runs) -> dict[str, Any]:
                 "seconds": median(row["curve"][-1][1] for row in rows),
                 "time ratio": median(runs.ratios(case, name, "Adam")),
                 "time ratio, compiled": median(runs.ratios(case, name, "Adam", compiled=True)),
+                "time ratio, slack": median(runs.ratios(case, name, "Adam", slack=SLACK)),
                 "compile seconds": median(row["compile_cpu"] for row in rows),
             }
         peers = {}
@@ -168,8 +175,10 @@ def draw(runs: Runs) -> None:
         best = lowest(runs.of(case, "Adam")[0])
         panel.axhline(best, color=COLOURS["Adam"], lw=0.8, ls=":")
         panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_ylim(0.5 * best, 6 * best)
+        found = [lowest(runs.of(case, name)[0]) for name in COLOURS if runs.of(case, name).get(0)]
+        lower, upper = 0.97 * min(found), 1.15 * max(found)
+        panel.set_yscale("log" if upper > 4 * lower else "linear")
+        panel.set_ylim(lower, upper)
         panel.set_title(case, fontsize=10)
         panel.set_xlabel("CPU seconds")
         panel.grid(True, which="major", alpha=0.25)
@@ -204,12 +213,13 @@ def main_table(cases: dict[str, Any]) -> str:
                 ),
                 number(ours[OURS[0]]["final / Adam's best"]),
                 *(number(ours[name]["time ratio"], 2) for name in OURS),
+                number(min(ours[name]["time ratio, slack"] for name in OURS), 2),
                 number(min(ours[name]["time ratio, compiled"] for name in OURS), 2),
             ]
         )
     headings = [
         *("case", "Adam: lowest error", "ours", "1/4", "1/16", "final / Adam's lowest"),
-        *("time ratio", "1/4", "1/16", "smallest, with compilation"),
+        *("time ratio", "1/4", "1/16", "smallest to 1.005 × Adam's", "smallest, with compilation"),
     ]
     return table(headings, rows)
 
@@ -290,8 +300,15 @@ The dotted line is Adam's lowest error.
 {main_table}
 
 The fastest of the three lengths reaches Adam's lowest error in {fastest} of its time (median over
-the cases), and in less than its time in {reached} of {cases} cases. The final error is at most
-Adam's lowest in {lower} of {cases} cases.
+the cases), and in less than its time in {reached} of {cases} cases. Adam's lowest error is the
+minimum over many looks at the test rows; to 1.005 times that error it takes {slack} of the time,
+and less than Adam in {reached_slack} cases. The final error is at most Adam's lowest in {lower}
+cases, and at most 1.005 times it in {lower_slack}.
+
+Where it is slower or worse: on wide layers SOAP's rotations cost more than the gradient of a batch
+(eight times the width cubed against 1,536 times the width squared, for 256 rows: 2.7 times as much
+at 512 units); 60,000 × 784 has a first layer of that size, and Adam overfits early there. The
+1,000 rows are below the limit of small batches, so natural gradients on all rows were used.
 
 ## Other optimisers
 
@@ -333,6 +350,7 @@ with {error} of its test error.
 def page(results: dict[str, Any]) -> str:
     cases = results["cases"].values()
     fastest = [min(found["ours"][name]["time ratio"] for name in OURS) for found in cases]
+    slack = [min(found["ours"][name]["time ratio, slack"] for name in OURS) for found in cases]
     final = [found["ours"][OURS[0]]["final / Adam's best"] for found in cases]
     free = [
         peer["our time ratio"]
@@ -347,6 +365,9 @@ def page(results: dict[str, Any]) -> str:
         fastest=number(median(fastest), 2),
         reached=sum(ratio <= 1 for ratio in fastest),
         cases=len(cases),
+        slack=number(median(slack), 2),
+        reached_slack=sum(ratio <= 1 for ratio in slack),
+        lower_slack=sum(ratio <= SLACK for ratio in final),
         lower=sum(ratio <= 1 for ratio in final),
         free=number(median(free), 2),
         free_largest=number(max(free, default=np.nan), 2),

@@ -404,6 +404,22 @@ class Soap:
         return unit(project(W, -L @ scaled @ R.T, float(np.linalg.norm(W))))
 
 
+class Muon:
+    """The mean of gradients of norm one, with singular values near one, for one layer."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.mean = np.zeros(shape)
+
+    def heading(self, W: Array, G: Array) -> Array:
+        """Heading of speed one at W: each singular value is mapped by Muon's polynomial."""
+        radius = float(np.linalg.norm(W))
+        self.mean = 0.9 * project(W, self.mean, radius) + 0.1 * unit(G)
+        U, s, V = np.linalg.svd(unit(self.mean), full_matrices=False)
+        for _ in range(5):
+            s = 3.4445 * s - 4.775 * s**3 + 2.0315 * s**5
+        return unit(project(W, -(U * s) @ V, radius))
+
+
 class KroneckerMomentum:
     """Mean of the natural gradients of small batches, for one layer."""
 

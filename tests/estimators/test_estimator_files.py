@@ -184,6 +184,7 @@ def test_objects_without_a_name_are_decoded_as_they_were_encoded():
     for value in (
         directions.PolakRibiere(),
         directions.GaussNewton(fraction=0.5),
+        directions.Muon(),
         directions.Soap(),
         directions.KroneckerMomentum(),
         steps.DataMajorant(steps.GoldenSection()),

@@ -20,6 +20,7 @@ DIRECTIONS = (
     directions.GaussNewton(max_products=5),
     directions.Kronecker(),
     directions.Kronecker(sample=7),
+    directions.Muon(),
     directions.Soap(),
     directions.KroneckerMomentum(),
 )

@@ -28,7 +28,7 @@ from greatcircle.network.network import Network
 from greatcircle.objective.problem import Problem
 from greatcircle.optimise import stopping
 from greatcircle.optimise.descent import Callback, Observer, Result, descend
-from greatcircle.optimise.directions import Soap
+from greatcircle.optimise.directions import Muon
 from greatcircle.optimise.outcome import Outcome
 from greatcircle.optimise.random_batches import RandomBatches
 from greatcircle.optimise.steps import LinearDecay
@@ -46,9 +46,6 @@ MAX_ROUNDS, STEPS = 60, 100
 
 BATCH = 256
 """Rows that choose a step."""
-
-DISTANCE = 0.2
-"""Typical angle of each layer between the start and the trained weights, in radians."""
 
 SLACK = 0.1
 """Fraction of the budget that the start leaves unused, so that its layers can turn anywhere."""
@@ -107,8 +104,7 @@ def fit_within(
         length = math.sqrt(_mean_square(problem, jnp.asarray(scale, dtype))) or 1.0
         numbers = (jnp.asarray(number, dtype) for number in (scale, goal, length))
         objective = SandwichObjective(problem, *numbers)
-        distance = jnp.asarray(DISTANCE, dtype)
-        schedule = LinearDecay(jnp.asarray(rounds * STEPS, dtype), distance)
+        schedule = LinearDecay(jnp.asarray(rounds * STEPS, dtype))
 
     def of_network(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """Return a callback that receives the weights of the network."""
@@ -117,7 +113,7 @@ def fit_within(
     result = descend(
         objective,
         sandwich.layers_of(network, start, proof, scale, goal, length),
-        direction=Soap(),
+        direction=Muon(),
         step=schedule,
         stop=stopping.MaxIter(rounds),
         rows=RandomBatches(objective, BATCH, STEPS),

@@ -39,6 +39,7 @@ OBJECTS: dict[str, type] = {
         directions.PolakRibiere,
         directions.RiemannianGradient,
         directions.KroneckerMomentum,
+        directions.Muon,
         directions.Soap,
         directions.Steepest,
         losses.Huber,

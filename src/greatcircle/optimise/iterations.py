@@ -188,11 +188,10 @@ def unevaluated(
     weights: Packed, direction: Direction, direction_state: Any = None, iteration: Any = 0
 ) -> Point:
     """Return a point whose loss is not known yet: a turn by zero leads to `weights`."""
-    # In NumPy, because every operation of JAX outside a program would be compiled.
-    zero: Any = np.zeros((), weights.rows.dtype)
-    nan: Any = np.full_like(zero, np.nan)
-    infinite: Any = np.full_like(zero, np.inf)
-    steps: Any = np.asarray(iteration, np.int32)
+    # Made in NumPy, because every operation of JAX outside a program would be compiled.
+    zero = np.zeros((), weights.rows.dtype)
+    numbers = (np.full_like(zero, np.nan), np.full_like(zero, np.inf), zero)
+    nan, infinite, zero, steps = jax.device_put((*numbers, np.asarray(iteration, np.int32)))
     return Point(
         weights=weights,
         heading=sphere.zeros_like(weights),

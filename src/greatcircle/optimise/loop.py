@@ -256,7 +256,9 @@ def _iterate_on_small_batches(
         count = min(steps, -(-method.steps_left(done) // schedule.devices))
         if count == 0:
             ending = Ending(Outcome.CONVERGED, "finished: step schedule completed")
-            yield Update(state, (), (), Evaluations(), ending)
+            if not np.isfinite(loss_of_all(schedule, state.point.weights)):
+                state, ending = earlier, _not_finite("after the last step")
+            yield Update(state, (), (), Evaluations(forward=1), ending)
             return
         block = schedule.block(done // schedule.devices, count, steps)
         if block is None:

@@ -73,7 +73,7 @@ class Block(eqx.Module):
         """Number of devices that each take the steps of a block."""
         return 1 if self.mesh is None else self.mesh.size
 
-    def at(self, number: Int[Array, ""]) -> Objective:
+    def at(self, number: Int[Array, ""] | int) -> Objective:
         """Return the objective of a batch."""
         if self.size is None or not isinstance(self.objective, HasRows):
             return self.objective

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from greatcircle.data.folds import held_out_parts
 from greatcircle.data.rows import Rows
 from greatcircle.geometry import sphere
 from greatcircle.objective.problem import Problem
@@ -30,8 +31,8 @@ from greatcircle.training.trial import GAIN_OF_DOUBLING
 
 __all__ = ["descend_on_batches", "train_on_batches"]
 
-HELD_OUT_ROWS, HELD_OUT_PART = 10_000, 0.1
-"""Most rows, and largest part of them, that are held out to choose the number of steps."""
+HELD_OUT_ROWS = 10_000
+"""Rows that are held out to choose the number of steps, at most a tenth of all."""
 
 
 def descend_on_batches(
@@ -83,7 +84,7 @@ def train_on_batches(
 
     if settings.most_passes is None:
         return trained(phase, RandomBatches(problems.of(data.rows), seed=seed))
-    rows, held_out = _growing(problems, data, seed)
+    rows, held_out = _growing(settings, problems, data, seed)
     costs = Costs(len(data.rows), data.rows, settings.most_passes)
     best, lowest = trained(phase, rows), np.inf
     result = best
@@ -102,23 +103,35 @@ def train_on_batches(
         result = trained(phase, rows)
 
 
-def _growing(problems: Problems, data: FitData, seed: int) -> tuple[SmallBatches, Problem]:
+def _growing(
+    settings: FitSettings, problems: Problems, data: FitData, seed: int
+) -> tuple[SmallBatches, Problem]:
     """Return batches of the rows, and the problem of rows held out from them.
 
     A stream may draw some of the rows held out: there are many others.
     """
-    count = int(min(HELD_OUT_ROWS, HELD_OUT_PART * len(data.rows)))
     if data.stream is not None:
         whole = problems.of(data.rows)
 
         def of_stream(drawn: Rows) -> Problem:
             return problems.of(drawn, data.encode).with_unit(whole.unit)
 
-        held_out = data.rows.take(slice(0, count))
-        return StreamBatches(whole, data.stream, of_stream, seed=seed), problems.of(held_out)
+        held_out = problems.of(data.rows.take(slice(0, HELD_OUT_ROWS)))
+        return StreamBatches(whole, data.stream, of_stream, seed=seed), held_out
+    if data.validation is not None:  # the part that early stopping holds out
+        held_out = problems.of(data.validation, data.encode)
+        return RandomBatches(problems.of(data.rows), seed=seed), held_out
     inputs, targets, weight = data.rows
     weight = np.ones(len(inputs)) if weight is None else weight
-    which = np.random.default_rng(seed).permutation(np.flatnonzero(weight))[:count]
+    counted = np.flatnonzero(weight)
+    if data.groups is None and isinstance(settings.cv, str) and settings.cv == "auto":
+        which = np.random.default_rng(seed).permutation(counted)[
+            : min(HELD_OUT_ROWS, len(counted) // 10)
+        ]
+    else:
+        which = held_out_parts(data.rows, settings.cv, seed, groups=data.groups, counted=counted)[
+            0
+        ].held_out
     kept = weight.copy()
     kept[which] = 0
     training = RandomBatches(problems.of(Rows(inputs, targets, kept)), seed=seed)

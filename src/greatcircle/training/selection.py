@@ -18,6 +18,7 @@ from greatcircle.model.selection import SelectionRow, SelectionTable
 from greatcircle.objective.chunks import MAX_AT_ONCE
 from greatcircle.objective.losses import Huber, Loss, Squared
 from greatcircle.optimise.checkpoint import Checkpoint
+from greatcircle.optimise.random_batches import batch_size
 from greatcircle.training.data import FitData
 from greatcircle.training.ladder import (
     ITERATIONS,
@@ -46,6 +47,9 @@ time that is cubic in them."""
 
 MANY_ROWS = FOLD_ROWS
 """Above this number of rows, candidates are trained on small batches."""
+
+FEWEST_ROWS = 8
+"""Fewest rows of a batch on which its gradient must depend, in effect (`_even_part`)."""
 
 ROWS = MAX_AT_ONCE
 """Most rows that candidates see; more would change the choice little, and cost in proportion."""
@@ -113,8 +117,8 @@ def select(
     costs = Costs(len(trials.parts[0].training), data.rows, settings.max_iter)
 
     def affords(candidate: Candidate) -> bool:
-        spent = sum(costs.on_batches(trial.candidate) for trial in tried)
-        total = spent + costs.on_batches(candidate)
+        all_of_them = [*(trial.candidate for trial in tried), candidate]
+        total = len(trials.parts) * sum(map(costs.on_batches, all_of_them))
         return costs.affords(candidate) and total <= OPERATIONS_ON_BATCHES
 
     try:
@@ -169,10 +173,24 @@ def _trials(
 def _learns_on_batches(settings: FitSettings, rows: Rows) -> bool:
     """Return whether candidates are trained on small batches: there are many rows.
 
-    The paper's methods and a given batch size or direction exclude it.
+    The paper's methods and a given batch size or direction exclude it. So do rare classes and rare
+    large targets: most batches would have none of them, and all batches count alike.
     """
     automatic = settings.starts_with_chunk and settings.direction is None and settings.max_iter > 0
-    return automatic and _count(rows) > MANY_ROWS
+    many = automatic and _count(rows) > MANY_ROWS
+    return many and batch_size(_count(rows)) * _even_part(rows) >= FEWEST_ROWS
+
+
+def _even_part(rows: Rows) -> float:
+    """Return (mean |y − ȳ|)² / mean (y − ȳ)², the smallest over the targets.
+
+    It is 2/π for a normal distribution, and 4 p for a rare class or value of probability p.
+    """
+    weight = np.ones(len(rows)) if rows.sample_weight is None else rows.sample_weight
+    deviations = np.abs(rows.targets - np.average(rows.targets, axis=0, weights=weight))
+    deviations /= np.maximum(np.max(deviations, axis=0), np.finfo(float).tiny)
+    mean, square = (np.average(d, axis=0, weights=weight) for d in (deviations, deviations**2))
+    return float(np.min(mean**2 / square, where=square > 0, initial=1.0))
 
 
 def _count(rows: Rows) -> int:

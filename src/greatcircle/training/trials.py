@@ -213,9 +213,11 @@ class Trials:
             RandomBatches(problem, seed=self.seed + number),
             callback=lambda record, weights: stop.is_set(),
         )
+        failed = result.outcome == Outcome.NON_FINITE
+        losses = _HeldOut(self, problems, number, None).of(result.weights)[None]
         return Run(
-            losses=_HeldOut(self, problems, number, None).of(result.weights)[None],
-            ended=result.outcome == Outcome.NON_FINITE,
+            losses=np.full_like(losses, np.inf) if failed else losses,
+            ended=failed,
             evaluations=float(sum(result.evaluations)),
             bound=spectral_bound(problems.network, problems.scaling, result.weights),
             weights=tuple(np.asarray(w) for w in result.weights),

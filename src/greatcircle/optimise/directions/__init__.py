@@ -9,6 +9,7 @@
 | `GaussNewton()` | products with JᵀHJ | truncated, damped Gauss-Newton |
 | `Kronecker()` | four forward passes and second moments, of a sample | K-FAC with momentum |
 | `Soap()` | four products of a layer's size | SOAP, for small batches |
+| `Muon()` | products of a layer with itself | Muon, for small batches |
 | `KroneckerMomentum()` | two products of a layer's size | K-FAC, for small batches |
 
 A direction is a pair of pure functions: `init` makes its state, `choose` returns the heading at a
@@ -34,6 +35,7 @@ from greatcircle.optimise.directions.first_order import (
 from greatcircle.optimise.directions.gauss_newton import GaussNewton
 from greatcircle.optimise.directions.kronecker import Kronecker
 from greatcircle.optimise.directions.kronecker_momentum import KroneckerMomentum
+from greatcircle.optimise.directions.muon import Muon
 from greatcircle.optimise.directions.soap import Soap
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "Kronecker",
     "KroneckerMomentum",
     "MajorantSteepest",
+    "Muon",
     "PolakRibiere",
     "Position",
     "RiemannianGradient",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -54,12 +54,13 @@ class KroneckerMomentum:
 
     def init(self, weights: Packed) -> _State:
         """Return a state without factors."""
-        xp: Any = np  # for JAX, each of these would be a program to compile
+        # Made in NumPy, because every operation of JAX outside a program would be compiled.
         dtype = weights.rows.dtype
         sides = [n for shape in weights.shapes for n in shape]
-        zeros = tuple(xp.zeros((n, n), dtype) for n in sides)
-        eyes = tuple(xp.eye(n, dtype=dtype) for n in sides)
-        return _State(zeros, eyes, sphere.zeros_like(weights), xp.zeros((), xp.int32))
+        zeros = tuple(np.zeros((n, n), dtype) for n in sides)
+        eyes = tuple(np.eye(n, dtype=dtype) for n in sides)
+        zeros, eyes, steps = jax.device_put((zeros, eyes, np.zeros((), np.int32)))
+        return _State(zeros, eyes, sphere.zeros_like(weights), steps)
 
     def choose(self, position: Position, state: _State) -> Choice:
         """Return the heading, the same speed on every sphere."""
@@ -85,7 +86,9 @@ def _refreshed(position: Position, state: _State) -> _State:
         inverted = jax.lax.map(_inverse, sphere.stacked([_damped(factors[i]) for i in group]))
         for i, inverse in zip(group, inverted, strict=True):
             n = len(factors[i])
-            inverses[i] = inverse[:n, :n]
+            # Slopes that underflow can leave a factor indefinite: the earlier inverse stays.
+            valid = jnp.all(jnp.isfinite(inverse))
+            inverses[i] = jnp.where(valid, inverse[:n, :n], state.inverses[i])
     return state._replace(factors=factors, inverses=tuple(inverses))
 
 

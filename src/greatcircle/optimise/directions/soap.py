@@ -6,7 +6,7 @@ gradient is divided by its norm on each sphere, and every layer turns by the sam
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ WIDTH_OF_STEP = 16
 TINY = 1e-30
 """Keeps zero gradients zero."""
 
-Square = Float[Array, "n n"]
+Square = Float[Array, "_ _"]
 
 
 class _Side(NamedTuple):
@@ -69,11 +69,12 @@ class Soap:
 
     def init(self, weights: Packed) -> _State:
         """Return statistics of no gradients."""
-        xp: Any = np  # for JAX, each of these would be a program to compile
+        # Made in NumPy, because every operation of JAX outside a program would be compiled.
         dtype, zero = weights.rows.dtype, sphere.zeros_like(weights)
         sides = [n for shape in weights.shapes for n in shape]
-        empty = tuple(_Side(xp.zeros((n, n), dtype), xp.eye(n, dtype=dtype)) for n in sides)
-        return _State(empty, zero, zero, zero, xp.zeros((), xp.int32))
+        empty = [(np.zeros((n, n), dtype), np.eye(n, dtype=dtype)) for n in sides]
+        empty, steps = jax.device_put((empty, np.zeros((), np.int32)))
+        return _State(tuple(_Side(*pair) for pair in empty), zero, zero, zero, steps)
 
     def choose(self, position: Position, state: _State) -> Choice:
         """Return the heading, the same speed on every sphere."""

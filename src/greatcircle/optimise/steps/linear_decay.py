@@ -26,7 +26,7 @@ class LinearDecay(eqx.Module):
 
     The step length of the subgradient method is D/√N for headings of unit length, where D is the
     distance to the solution, and the linear decay makes the last point as good as the mean of all.
-    On a sphere D is known: it is of the order of a radian, for all data (`docs/batches.md`).
+    On a sphere D is known: it is of the order of a radian, for all data (`docs/small_batches.md`).
 
     Parameters
     ----------
