@@ -68,7 +68,7 @@ def train(process: int, count: int, port: int) -> None:
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     before = resident("VmRSS:")
     cpu, wall = time.process_time(), time.perf_counter()
-    result = run(slice(None), STEPS // count)
+    result = run(slice(None), STEPS)
     seconds = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
     found = np.asarray(network.predict(result.weights, test_X))
     error = float(np.sqrt(np.mean((found - test_y) ** 2)))
