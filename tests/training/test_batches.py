@@ -1,6 +1,7 @@
 """Selection and training on small batches: what is chosen and kept, and that it resumes."""
 
 import itertools
+import warnings
 from functools import partial
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from greatcircle import LipschitzClassifier, LipschitzRegressor, losses
 from greatcircle.data import folds
+from greatcircle.data.rows import Rows
 from greatcircle.data.sources import Arrays, Batches
 from greatcircle.estimators import base
 from greatcircle.optimise import iterations
@@ -869,3 +871,37 @@ def test_batches_are_those_of_the_seed(monkeypatch):
     first = np.random.RandomState(0).randint(2**31)
     assert {*seeds[:-2]} == {first, first + 1}
     assert seeds[-2:] == [first, first + 1]
+
+
+# Rare targets
+
+
+def test_the_even_part_of_known_distributions():
+    rng = np.random.default_rng(0)
+    normal = rng.standard_normal((200_000, 1))
+    found = selection._even_part(Rows(normal, normal))
+    assert found == pytest.approx(2 / np.pi, rel=0.01)
+    p = 0.01
+    rare = (np.arange(10_000) < p * 10_000).astype(float)[:, None]
+    assert selection._even_part(Rows(rare, rare)) == pytest.approx(4 * p * (1 - p))
+    both = np.hstack([normal[:10_000], rare])
+    assert selection._even_part(Rows(both, both)) == pytest.approx(4 * p * (1 - p))
+    weighted = Rows(rare[[0, -1]], rare[[0, -1]], np.array([p, 1 - p]))
+    assert selection._even_part(weighted) == pytest.approx(4 * p * (1 - p))
+    constant = np.full((10, 1), 3.0)
+    assert selection._even_part(Rows(constant, constant)) == 1
+    for size in (1e300, 1e-300):
+        assert selection._even_part(Rows(rare, rare * size)) == pytest.approx(4 * p * (1 - p))
+
+
+@pytest.mark.parametrize("kind", [LipschitzRegressor, LipschitzClassifier])
+def test_rare_targets_are_not_left_to_small_batches(kind):
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((400, 2))
+    common, rare = (rng.permutation(400) < count for count in (100, 8))
+    for which, uses in ((common, True), (rare, False)):
+        model = kind((5,), max_iter=20, ensemble=1, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            steps = model.fit(inputs, which.astype(int)).selection_["steps"]
+        assert np.all((steps > 0) == uses)

@@ -190,7 +190,8 @@ def _even_part(rows: Rows) -> float:
     deviations = np.abs(rows.targets - np.average(rows.targets, axis=0, weights=weight))
     deviations /= np.maximum(np.max(deviations, axis=0), np.finfo(float).tiny)
     mean, square = (np.average(d, axis=0, weights=weight) for d in (deviations, deviations**2))
-    return float(np.min(mean**2 / square, where=square > 0, initial=1.0))
+    parts = np.divide(mean**2, square, out=np.ones_like(mean), where=square > 0)
+    return float(np.min(parts))
 
 
 def _count(rows: Rows) -> int:
