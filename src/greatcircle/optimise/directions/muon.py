@@ -6,6 +6,7 @@ angle.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -62,7 +63,7 @@ def _orthogonalised(matrix: Float[Array, "a b"]) -> Float[Array, "a b"]:
     x = matrix.T if tall else matrix
     x = x / (jnp.linalg.norm(x) + TINY)
 
-    def iterate(_: int, x: Array) -> Array:
+    def iterate(_: Any, x: Array) -> Array:
         square = x @ x.T
         return a * x + (b * square + c * square @ square) @ x
 
