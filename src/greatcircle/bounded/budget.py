@@ -32,6 +32,7 @@ from greatcircle.optimise.directions import Muon
 from greatcircle.optimise.outcome import Outcome
 from greatcircle.optimise.random_batches import RandomBatches
 from greatcircle.optimise.steps import LinearDecay
+from greatcircle.optimise.steps.linear_decay import DISTANCE
 
 __all__ = [
     "MAX_ROUNDS",
@@ -46,6 +47,9 @@ MAX_ROUNDS, STEPS = 60, 100
 
 BATCH = 256
 """Rows that choose a step."""
+
+NEAREST = 0.1
+"""Smallest part of the distance D of a run, where the budget does not bind."""
 
 SLACK = 0.1
 """Fraction of the budget that the start leaves unused, so that its layers can turn anywhere."""
@@ -104,7 +108,9 @@ def fit_within(
         length = math.sqrt(_mean_square(problem, jnp.asarray(scale, dtype))) or 1.0
         numbers = (jnp.asarray(number, dtype) for number in (scale, goal, length))
         objective = SandwichObjective(problem, *numbers)
-        schedule = LinearDecay(jnp.asarray(rounds * STEPS, dtype))
+        # The nearer the bound is to that of the start, the nearer are the trained weights.
+        distance = DISTANCE * max(NEAREST, 1 - goal / value)
+        schedule = LinearDecay(jnp.asarray(rounds * STEPS, dtype), jnp.asarray(distance, dtype))
 
     def of_network(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
         """Return a callback that receives the weights of the network."""
