@@ -276,7 +276,7 @@ def times() -> str:
                 f"{entry['ratio']:.0f}",
             ]
             for kind in ("folds", "one part")
-            for name, entry in found[kind].items()
+            for name, entry in found.get(kind, {}).items()
         ],
     )
 
@@ -284,7 +284,7 @@ def times() -> str:
 def fresh_seconds() -> dict[str, float]:
     """Return the seconds of new processes."""
     found = json.loads(TIME.read_text())["fresh process"]
-    return {"few": found["500"]["seconds"], "many": found["50000"]["seconds"]}
+    return {"few": found["500"]["seconds"]}
 
 
 def page(entries: dict[str, dict[str, Any]], means: dict[str, Any], beside: dict[str, Any]) -> str:
@@ -448,8 +448,8 @@ matrices, which is far above [the certificate](certificates.md).
 Wall seconds on two cores without other work (`benchmarks/selection_time.py`): of the default in a
 process that has not compiled anything for these shapes, of its second run, and of the second run of
 *one fit* of the chosen layers and target gain, which is `selection=False` with its own stopping
-rule. A new process takes {few} s for 500 rows, imports and compilation included, and {many} s for
-50,000.
+rule. A new process takes {few} s for 500 rows, imports and compilation included. Sets of more than
+5,000 rows, which are trained on small batches, are in the table above only.
 
 {times}
 ## Classifiers
